@@ -1,0 +1,76 @@
+"""Llama: the published checkpoints of the `llama` class, and the tiny twins that stand for their kinds.
+
+They differ in size, in whether heads share keys and values, in whether the head is tied to the embedding, and in the
+rescaling of the rotary frequencies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+TITLE = "Llama"
+
+CHECKPOINTS = (
+    "meta-llama/Llama-3.1-8B-Instruct",
+    "meta-llama/Llama-3.1-8B",
+    "meta-llama/Llama-3.1-70B-Instruct",
+    "meta-llama/Llama-3.1-70B",
+    "meta-llama/Llama-3.1-405B",
+    "meta-llama/Llama-3.2-1B-Instruct",
+    "meta-llama/Llama-3.2-3B-Instruct",
+    "meta-llama/Llama-2-7b-chat-hf",
+    "HuggingFaceTB/SmolLM2-135M-Instruct",
+    "HuggingFaceTB/SmolLM2-360M-Instruct",
+    "HuggingFaceTB/SmolLM2-1.7B-Instruct",
+    "HuggingFaceTB/SmolLM-1.7B",
+    "TinyLlama/TinyLlama-1.1B-Chat-v0.4",
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+    "tiiuae/Falcon3-7B-Instruct",
+    "meta-llama/Llama-2-7b-hf",
+    "meta-llama/Llama-2-13b-hf",
+    "meta-llama/Llama-2-70b-hf",
+    "meta-llama/Meta-Llama-3-8B",
+    "meta-llama/Meta-Llama-3-70B",
+    "meta-llama/Llama-3.2-1B",
+    "meta-llama/Llama-3.2-3B",
+    "meta-llama/Llama-3.3-70B-Instruct",
+)
+
+TWINS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "config": "meta-llama__Llama-3.1-8B-Instruct",
+        "text": {
+            "hidden_size": 48,
+            "intermediate_size": 72,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "num_hidden_layers": 3,
+            "max_position_embeddings": 512,
+        },
+        "rope": {"original_max_position_embeddings": 32},
+    },
+    "tiny-tied": {
+        "config": "meta-llama__Llama-3.2-1B-Instruct",
+        "text": {
+            "hidden_size": 48,
+            "intermediate_size": 72,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "num_hidden_layers": 3,
+            "max_position_embeddings": 512,
+        },
+        "rope": {"original_max_position_embeddings": 32},
+    },
+    "tiny-mha": {
+        "config": "meta-llama__Llama-2-7b-chat-hf",
+        "text": {
+            "hidden_size": 48,
+            "intermediate_size": 72,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 6,
+            "num_hidden_layers": 3,
+            "max_position_embeddings": 512,
+        },
+    },
+}
