@@ -1,0 +1,218 @@
+"""Bring families' records up to date: decide what must run, run it, write each family's records in one step.
+
+A family whose records are current costs no import of torch. A family of which one checkpoint fails keeps all of its
+records as they were; the other families go on.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import concurrent.futures.process
+import contextlib
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe import fingerprint, store
+from probe.errors import ProbeError
+from probe.progress import Bar, Progress, silent
+
+_EXTRA = {"accelerate", "gguf", "nnsight", "PIL", "safetensors", "tokenizers", "torch", "tqdm", "transformers"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How checkpoints are loaded; None leaves the choice to the checkpoint."""
+
+    dtype: str | None = None
+    device: str = "cpu"
+    attn: str | None = None
+    offline: bool = False
+
+    def decisive(self) -> dict[str, Any]:
+        """The options that a result depends on."""
+        return {"dtype": self.dtype, "device": self.device, "attn": self.attn}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One checkpoint to probe."""
+
+    family: str
+    checkpoint: str
+    target: Any
+
+    @property
+    def label(self) -> str:
+        return f"{self.family} · {self.checkpoint}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job gave: the record's canonical text, or why there is none."""
+
+    job: Job
+    text: str | None = None
+    message: str = ""
+    status: int = 0
+    trace: str = ""
+
+
+@dataclass
+class Plan:
+    """What one family needs.
+
+    Attributes:
+        inputs: its fingerprint; None for a run of a single checkpoint, which leaves no stamp.
+        kept: digests of the records that are current, by checkpoint.
+        only: the checkpoints to run; None for all.
+    """
+
+    family: str
+    inputs: str | None = None
+    kept: dict[str, str] = field(default_factory=dict)
+    only: list[str] | None = None
+    jobs: list[Job] = field(default_factory=list)
+
+    @property
+    def current(self) -> bool:
+        return self.only == [] and not self.jobs
+
+
+def heavy(module: str) -> Any:
+    """A module of the side that needs torch. Raises ProbeError where the extra `probe` is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in _EXTRA:
+            raise
+        raise ProbeError(
+            f"{error.name} is not installed here; `scripts/site` installs it, and so does `pip install -e '.[probe]'`."
+        ) from error
+
+
+def prepare(options: Options) -> None:
+    """Settings that must be in the environment before the libraries are imported."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    if options.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def plan(family: str, options: Options, force: bool) -> Plan:
+    """What must run for a family, found without torch. Raises ProbeError for an unknown family."""
+    inputs = fingerprint.inputs(family, options.decisive())
+    stamp = None if force else fingerprint.read(family, options.decisive())
+    if stamp is None or stamp.inputs != inputs:
+        return Plan(family, inputs)
+    stale = stamp.stale(family)
+    kept = {checkpoint: digest for checkpoint, digest in stamp.records.items() if checkpoint not in stale}
+    return Plan(family, inputs, kept, stale)
+
+
+def single(checkpoint: str, family: str | None) -> Plan:
+    """A plan for one checkpoint, whose family is read off it where none is given."""
+    target = heavy("probe.checkpoints").resolve(checkpoint, family)
+    store.file_stem(target.id)
+    return Plan(target.family, jobs=[Job(target.family, target.id, target)])
+
+
+def find_jobs(found: Plan) -> None:
+    """Fill in a plan's jobs."""
+    if found.jobs or found.current:
+        return
+    targets = heavy("probe.checkpoints").targets(found.family)
+    found.jobs = [
+        Job(found.family, target.id, target) for target in targets if found.only is None or target.id in found.only
+    ]
+    if not found.jobs:
+        raise ProbeError(f"The family {found.family} has no checkpoint that can be probed here.")
+
+
+def run(plans: list[Plan], options: Options, workers: int) -> Iterator[tuple[Plan, list[Outcome]]]:
+    """Run the plans' jobs and yield each family with its outcomes, in order, as soon as it is complete."""
+    jobs = [job for found in plans for job in found.jobs]
+    with Bar(len(jobs), "loading the libraries") as bar:
+        outcomes = _serially(jobs, options, bar) if workers == 1 else _in_workers(jobs, options, workers, bar)
+        with contextlib.closing(outcomes):
+            for found in plans:
+                yield found, [next(outcomes) for _ in found.jobs]
+
+
+def keep(found: Plan, outcomes: list[Outcome], options: Options) -> list[str]:
+    """Write a family's new records and its stamp; return the checkpoints whose record changed."""
+    texts = {store.record_path(found.family, outcome.job.checkpoint): outcome for outcome in outcomes}
+    changed = store.write_all({path: outcome.text or "" for path, outcome in texts.items()})
+    if found.inputs is not None:
+        digests = {outcome.job.checkpoint: store.digest(outcome.text or "") for outcome in outcomes}
+        fingerprint.write(found.family, options.decisive(), fingerprint.Stamp(found.inputs, found.kept | digests))
+    return [texts[path].job.checkpoint for path in changed]
+
+
+def _serially(jobs: list[Job], options: Options, bar: Bar) -> Iterator[Outcome]:
+    for job in jobs:
+        bar.starts(job.label)
+        outcome = _probe(job, options, bar.within(job.label))
+        bar.ends(job.label)
+        yield outcome
+
+
+def _in_workers(jobs: list[Job], options: Options, workers: int, bar: Bar) -> Iterator[Outcome]:
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=spawn, initializer=_worker) as pool:
+        futures = [pool.submit(_probe, job, options) for job in jobs]
+        names = dict(zip(futures, jobs, strict=True))
+        for future in futures:
+            future.add_done_callback(lambda done: bar.ends(names[done].label))
+        try:
+            for future in futures:
+                yield future.result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise ProbeError(
+                "A worker process was ended, perhaps for want of memory; run again with fewer --workers."
+            ) from error
+        except BaseException:
+            for child in multiprocessing.active_children():
+                child.terminate()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=follow, daemon=True).start()
+
+
+def _probe(job: Job, options: Options, progress: Progress = silent) -> Outcome:
+    prepare(options)
+    try:
+        record = heavy("probe.measure").probe_target(
+            job.target,
+            attn=options.attn,
+            dtype=options.dtype,
+            device=options.device,
+            offline=options.offline,
+            progress=progress,
+        )
+        return Outcome(job, store.canonical(record.as_json()))
+    except ProbeError as error:
+        return Outcome(job, message=str(error), status=error.status, trace=traceback.format_exc())
+    except Exception as error:
+        return Outcome(job, message=f"{type(error).__name__}: {error}", status=1, trace=traceback.format_exc())

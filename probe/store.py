@@ -1,0 +1,172 @@
+"""Reading and writing records, so that a record on disk is always a whole one.
+
+A record is canonical JSON: sorted keys, UTF-8, one trailing newline, the same bytes for the same facts. New records
+are written beside the old ones and moved into place together, so whatever stops a run before that (Ctrl-C, kill -9,
+a full disk, a failed probe) leaves the records as they were. Nothing here imports pydantic until a record is
+validated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probe.errors import ProbeError
+
+if TYPE_CHECKING:
+    from probe.schema import Record
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE_NAME = "transformer-atlas"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def records_dir() -> Path:
+    """The folder of all records: ``site_src/records``, or ``PROBE_RECORDS``."""
+    return Path(os.environ.get("PROBE_RECORDS") or ROOT / "site_src" / "records")
+
+
+def cache_dir() -> Path:
+    """The folder for what can be made again: ``PROBE_CACHE``, or a folder of ours in the user's cache."""
+    if named := os.environ.get("PROBE_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / CACHE_NAME
+
+
+def file_stem(checkpoint: str) -> str:
+    """The file name, without ``.json``, of a checkpoint's record: its id with ``/`` written ``--``."""
+    stem = checkpoint.replace("/", "--")
+    if not stem or stem.startswith(".") or not stem.isprintable() or "\\" in stem:
+        raise ProbeError(f"{checkpoint!r} cannot name a record; give the checkpoint an id such as org/name.")
+    return stem
+
+
+def record_path(family: str, checkpoint: str) -> Path:
+    return records_dir() / family / f"{file_stem(checkpoint)}.json"
+
+
+def record_files(family: str) -> list[Path]:
+    """The records that a family has, by name."""
+    return sorted((records_dir() / family).glob("[!.]*.json"))
+
+
+def canonical(data: Any) -> str:
+    """The one text of a JSON value. Raises ValueError on NaN and infinities, which JSON does not have."""
+    return json.dumps(data, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A record's data, unvalidated. Raises ProbeError naming the file and what to do about it."""
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ProbeError(f"There is no record {path}; `python -m probe {path.parent.name}` makes it.") from None
+    except OSError as error:
+        raise ProbeError(f"The record {path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise ProbeError(f"The record {path} is not JSON ({error}); {_remedy(path)}") from error
+    if not isinstance(data, dict):
+        raise ProbeError(f"The record {path} is not a JSON object; {_remedy(path)}")
+    return data
+
+
+def read_record(path: Path) -> Record:
+    """A record, validated against the schema. Raises ProbeError naming the file and what to do about it."""
+    data = read_json(path)
+    from pydantic import ValidationError
+
+    from probe.schema import Record
+
+    try:
+        return Record.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the record as a whole"
+        wrong = f"{where}: {first['msg']}"
+        raise ProbeError(f"The record {path} does not fit the schema ({wrong}); {_remedy(path)}") from error
+
+
+def _remedy(path: Path) -> str:
+    return f"restore it from version control, or make it again with `python -m probe {path.parent.name} --force`."
+
+
+def digest(text: str) -> str:
+    """The sha256 of a text's bytes, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str | None:
+    """The sha256 of a file's bytes, in hexadecimal; None where there is no such file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def write_all(texts: Mapping[Path, str]) -> list[Path]:
+    """Write several files as one step and return those whose bytes changed.
+
+    Every text lies on the disk, under a temporary name beside its target, before the first one replaces its
+    predecessor. Raises ProbeError, with every file as it was, where one of them cannot be written.
+    """
+    changed = {path: text for path, text in texts.items() if not _holds(path, text)}
+    staged: dict[Path, Path] = {}
+    try:
+        for path, text in changed.items():
+            with _sentence(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                staged[path] = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+                with staged[path].open("wb") as stream:
+                    stream.write(text.encode())
+                    stream.flush()
+                    os.fsync(stream.fileno())
+        for path, temporary in staged.items():
+            with _sentence(path):
+                os.replace(temporary, path)
+    finally:
+        for temporary in staged.values():
+            temporary.unlink(missing_ok=True)
+    return list(changed)
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode()
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def _sentence(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            what = f"There is no room left to write {path}: free some space and run again"
+        else:
+            what = f"{path} cannot be written ({error.strerror}): mend that and run again"
+        raise ProbeError(f"{what}; the records are as they were.") from error
+
+
+def clean(folder: Path) -> None:
+    """Remove what a killed run left beside the records; leaves a living run's files alone."""
+    for leftover in folder.glob(".*.tmp"):
+        owner = leftover.name.split(".")[-2]
+        if not (owner.isdigit() and _alive(int(owner))):
+            leftover.unlink(missing_ok=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    return True
