@@ -278,7 +278,7 @@ def _list(given: list[str]) -> int:
     parser = Parser(prog="python -m probe list", description="The families, their checkpoints, and which have records.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     found = parser.read(given)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for family in registry.families():
         have = {path.stem for path in store.record_files(family.name)}
         listed = [*family.twins, *family.checkpoints]

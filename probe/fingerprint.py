@@ -9,6 +9,7 @@ where both still agree.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import json
@@ -130,15 +131,16 @@ def _imported(module: Path) -> set[str]:
 
 
 def _configs(family: registry.Family) -> Iterator[tuple[str, bytes]]:
-    """The published configs that the family names, and what is noted about their source."""
+    """The published configs of the family's model_type or named by it, and what is noted about their source."""
     folder = family.path.parent / "configs"
     stems = {checkpoint.replace("/", "__") for checkpoint in family.checkpoints}
-    stems |= {str(twin["config"]).replace("/", "__") for twin in family.twins.values() if twin.get("config")}
-    for stem in sorted(stems):
-        path = folder / f"{stem}.json"
-        if path.is_file():
-            yield f"configs/{path.name}", path.read_bytes()
-    sources = folder / "SOURCES.tsv"
-    if sources.is_file():
-        lines = [line for line in sources.read_bytes().splitlines() if any(stem.encode() in line for stem in stems)]
-        yield "configs/SOURCES.tsv", b"\n".join(lines)
+    stems |= {str(twin["config"]) for twin in family.twins.values() if "config" in twin}
+    used = []
+    for path in sorted(folder.glob("*.json")):
+        content = path.read_bytes()
+        if path.stem in stems or f'"{family.name}"'.encode() in content:
+            used.append(path.name.encode())
+            yield f"configs/{path.name}", content
+    with contextlib.suppress(FileNotFoundError):
+        lines = (folder / "SOURCES.tsv").read_bytes().splitlines()
+        yield "configs/SOURCES.tsv", b"\n".join(line for line in lines if line.split(b"\t")[0] in used)

@@ -1,22 +1,22 @@
 """A bar on a terminal, plain lines elsewhere, always on stderr.
 
-What works for long takes a callable ``progress(label, done, total)`` and calls it as it goes: ``label`` says in a few
-words what happens now, ``done`` of ``total`` steps of that work are finished.
+What works for long takes a callable ``progress(label, share)`` and calls it as it goes: ``label`` says in a few words
+what happens now, ``share`` is how much of that work is done, from 0 to 1.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 
-class Progress(Protocol):
-    def __call__(self, label: str, done: int, total: int) -> None: ...
+Progress = Callable[[str, float], None]
 
 
-def silent(label: str, done: int, total: int) -> None:
+def silent(label: str, share: float) -> None:
     """Shows nothing."""
 
 
@@ -51,8 +51,8 @@ class Bar:
     def within(self, job: str) -> Progress:
         """The callable for the steps of one job."""
 
-        def step(label: str, done: int, total: int) -> None:
-            self._move(f"{job}: {label}", self._finished + min(done / total, 1.0) if total else self._finished)
+        def step(label: str, share: float) -> None:
+            self._move(f"{job}: {label}", self._finished + min(share, 1.0))
 
         return step
 

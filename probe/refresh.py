@@ -6,16 +6,11 @@ records as they were; the other families go on.
 
 from __future__ import annotations
 
-import concurrent.futures
-import concurrent.futures.process
 import contextlib
 import importlib
-import multiprocessing
 import os
-import signal
-import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,7 +151,7 @@ def keep(found: Plan, outcomes: list[Outcome], options: Options) -> list[str]:
     return [texts[path].job.checkpoint for path in changed]
 
 
-def _serially(jobs: list[Job], options: Options, bar: Bar) -> Iterator[Outcome]:
+def _serially(jobs: list[Job], options: Options, bar: Bar) -> Generator[Outcome, None, None]:
     for job in jobs:
         bar.starts(job.label)
         outcome = _probe(job, options, bar.within(job.label))
@@ -164,7 +159,10 @@ def _serially(jobs: list[Job], options: Options, bar: Bar) -> Iterator[Outcome]:
         yield outcome
 
 
-def _in_workers(jobs: list[Job], options: Options, workers: int, bar: Bar) -> Iterator[Outcome]:
+def _in_workers(jobs: list[Job], options: Options, workers: int, bar: Bar) -> Generator[Outcome, None, None]:
+    import concurrent.futures.process
+    import multiprocessing
+
     threads = max(1, (os.cpu_count() or 1) // workers)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     spawn = multiprocessing.get_context("spawn")
@@ -189,6 +187,10 @@ def _in_workers(jobs: list[Job], options: Options, workers: int, bar: Bar) -> It
 
 def _worker() -> None:
     """Leave Ctrl-C to the parent, and end with it."""
+    import multiprocessing
+    import signal
+    import threading
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
