@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from transformers.models.gemma3.modeling_gemma3 import Gemma3Attention, Gemma3DecoderLayer, Gemma3MLP
+from transformers.models.siglip.modeling_siglip import SiglipAttention, SiglipEncoderLayer, SiglipMLP, SiglipVisionModel
+
+from probe.standard.hosts import PostNormedAttention, PostNormedMlp, SandwichLayer
+from probe.standard.value import StandardValue
+from probe.standard.vision import Vision, VisionAttention, VisionLayer, VisionMlp
+
 TITLE = "Gemma 3"
 
 CHECKPOINTS = (
@@ -33,7 +40,7 @@ TWINS: dict[str, dict[str, Any]] = {
             "num_key_value_heads": 1,
             "head_dim": 8,
             "query_pre_attn_scalar": 8,
-            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "layer_types": ["sliding_attention", "full_attention"],
             "num_hidden_layers": 4,
             "sliding_window": 6,
             "max_position_embeddings": 512,
@@ -49,7 +56,7 @@ TWINS: dict[str, dict[str, Any]] = {
             "num_key_value_heads": 2,
             "head_dim": 8,
             "query_pre_attn_scalar": 8,
-            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "layer_types": ["sliding_attention", "full_attention"],
             "num_hidden_layers": 4,
             "sliding_window": 6,
             "max_position_embeddings": 512,
@@ -64,3 +71,46 @@ TWINS: dict[str, dict[str, Any]] = {
         },
     },
 }
+
+RENAME: dict[str | type, str | list[str]] = {
+    "model.embed_tokens": "embed_tokens",
+    "model.layers": "layers",
+    "model.norm": "norm",
+    "model.language_model.embed_tokens": "embed_tokens",
+    "model.language_model.layers": "layers",
+    "model.language_model.norm": "norm",
+    "model.vision_tower": "vision",
+    "model.multi_modal_projector": "projector",
+    "embeddings.patch_embedding": "patch_embed",
+    "encoder.layers": "layers",
+    "post_layernorm": "norm",
+    "activation_fn": "act_fn",
+    "fc2": "down_proj",
+    "layer_norm1": "input_layernorm",
+    "layer_norm2": "post_attention_layernorm",
+    "out_proj": "o_proj",
+}
+"""Native paths and their standard names; the text model's own tree and the wrapper's, whichever the checkpoint has."""
+
+ROOT_SCATTER = "root.model.source.inputs_embeds_masked_scatter_0"
+"""The operation that puts the image features into the stream."""
+
+
+class Tower(Vision):
+    """SigLIP: no class row, and a projector that pools patches by averaging."""
+
+    title = "SigLIP"
+    patch_embeddings = StandardValue("Patches", "embeddings.source.embeddings_0.output", Vision.patch_embeddings.description)
+    image_features = StandardValue("ImageFeatures", f"{ROOT_SCATTER}.inputs[0][1]", Vision.image_features.description)
+
+
+ENVOYS: dict[type, type] = {
+    Gemma3DecoderLayer: SandwichLayer,
+    Gemma3Attention: PostNormedAttention,
+    Gemma3MLP: PostNormedMlp,
+    SiglipVisionModel: Tower,
+    SiglipEncoderLayer: VisionLayer,
+    SiglipAttention: VisionAttention,
+    SiglipMLP: VisionMlp,
+}
+"""Which host serves the values of each native class."""

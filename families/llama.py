@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer, LlamaMLP
+
+from probe.standard.hosts import Attention, Layer, Mlp
+
 TITLE = "Llama"
 
 CHECKPOINTS = (
@@ -74,3 +78,9 @@ TWINS: dict[str, dict[str, Any]] = {
         },
     },
 }
+
+RENAME: dict[str | type, str | list[str]] = {"model.embed_tokens": "embed_tokens", "model.layers": "layers", "model.norm": "norm"}
+"""Native paths and their standard names."""
+
+ENVOYS: dict[type, type] = {LlamaDecoderLayer: Layer, LlamaAttention: Attention, LlamaMLP: Mlp}
+"""Which host serves the values of each native class."""

@@ -6,7 +6,26 @@ norms neither. On both, every fourth block attends over the whole context withou
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from transformers.models.llama4.modeling_llama4 import (
+    Llama4TextAttention,
+    Llama4TextDecoderLayer,
+    Llama4TextMLP,
+    Llama4TextMoe,
+    Llama4VisionAttention,
+    Llama4VisionEncoderLayer,
+    Llama4VisionMLP,
+    Llama4VisionModel,
+)
+
+from probe.standard.hosts import Attention, Layer
+from probe.standard.hosts import Mlp as DenseMlp
+from probe.standard.value import StandardValue, Unserved
+from probe.standard.vision import Vision, VisionAttention, VisionLayer, VisionMlp
+
+if TYPE_CHECKING:
+    from probe.standard import StandardizedTransformer
 
 TITLE = "Llama 4"
 
@@ -35,6 +54,7 @@ TWINS: dict[str, dict[str, Any]] = {
             "floor_scale": 4,
             "max_position_embeddings": 512,
         },
+        "rope": {"original_max_position_embeddings": 32},
     },
     "tiny-vision": {
         "config": "meta-llama__Llama-4-Scout-17B-16E-Instruct",
@@ -51,6 +71,7 @@ TWINS: dict[str, dict[str, Any]] = {
             "floor_scale": 4,
             "max_position_embeddings": 512,
         },
+        "rope": {"original_max_position_embeddings": 32},
         "vision": {
             "hidden_size": 32,
             "intermediate_size": 128,
@@ -59,10 +80,10 @@ TWINS: dict[str, dict[str, Any]] = {
             "image_size": 16,
             "patch_size": 4,
             "projector_input_dim": 36,
-            "projector_output_dim": 28,
-            "vision_output_dim": 28,
+            "projector_output_dim": 36,
+            "vision_output_dim": 36,
         },
-        "image": {"max_patches": 4},
+        "image": {"max_patches": 2},
     },
     "tiny-interleaved": {
         "config": "meta-llama__Llama-4-Maverick-17B-128E-Instruct-FP8",
@@ -87,9 +108,97 @@ TWINS: dict[str, dict[str, Any]] = {
             "image_size": 16,
             "patch_size": 4,
             "projector_input_dim": 36,
-            "projector_output_dim": 28,
-            "vision_output_dim": 28,
+            "projector_output_dim": 36,
+            "vision_output_dim": 36,
         },
-        "image": {"max_patches": 4},
+        "image": {"max_patches": 2},
     },
 }
+
+RENAME: dict[str | type, str | list[str]] = {
+    "model.embed_tokens": "embed_tokens",
+    "model.layers": "layers",
+    "model.norm": "norm",
+    "language_model.model.embed_tokens": "embed_tokens",
+    "language_model.model.layers": "layers",
+    "language_model.model.norm": "norm",
+    "language_model.lm_head": "lm_head",
+    "feed_forward": "mlp",
+    "shared_expert": "shared_experts",
+    "vision_model": "vision",
+    "multi_modal_projector": "projector",
+    "patch_embedding": "patch_embed",
+    "layernorm_post": "norm",
+    "activation_fn": "act_fn",
+    "fc2": "down_proj",
+}
+"""Native paths and their standard names; the text model's own tree and the wrapper's, whichever the checkpoint has."""
+
+ROOT_SCATTER = "inputs_embeds_masked_scatter_0"
+"""The operation of the wrapper's forward that puts the image features into the stream."""
+
+FEED_FORWARD_VIEW = "hidden_states_view_0"
+"""The operation of the block's forward that brings either feed-forward's output into the stream's shape."""
+
+DENSE_SCORES = "The router scores every expert for every token, and the scores multiply the experts' inputs: no weight or output belongs to a routing slot."
+"""Why this family has no `expert_weights` and no `expert_outputs`."""
+
+
+class Mlp(DenseMlp):
+    """A dense feed-forward, or the shared expert inside a mixture."""
+
+    mlp_output = StandardValue(
+        "Residual",
+        f"parent.source.{FEED_FORWARD_VIEW}.output",
+        "What the MLP adds to the residual stream: its output viewed in the residual's shape",
+        absent="The block adds the mixture's sum, not this expert alone",
+    )
+
+
+class Moe(Mlp):
+    """The mixture: a shared expert, and routed experts that run on every token, scaled on their input."""
+
+    router_logits = StandardValue("RouterLogits", "router.source.forward_0.output", "The router's logits, one per expert, before the scoring")
+    expert_weights = Unserved(DENSE_SCORES, "The weight each selected expert's output is scaled by")
+    expert_indices = StandardValue("ExpertIndices", "router.source.torch_topk_0.output[1]", "The expert each routing slot sends the token to")
+    expert_outputs = Unserved(DENSE_SCORES, "Each routing slot's weighted expert output")
+    routed_output = StandardValue("Residual", "source.sum_0.output", "The routed experts' combined output")
+    shared_expert_output = StandardValue(
+        "Residual",
+        "shared_experts.output",
+        "The shared expert's output (a copy, since the mixture adds the routed sum into the live tensor in place)",
+        copy=True,
+    )
+
+    @property
+    def num_experts(self) -> int:
+        return int(self._module.router.num_experts)
+
+    @property
+    def top_k(self) -> int:
+        return int(self._module.router.top_k)
+
+
+class Tower(Vision):
+    """The Llama 4 ViT: the class row comes last, and a pixel-shuffle adapter follows the final norm."""
+
+    title = "Llama 4 ViT"
+    image_features = StandardValue("ImageFeatures", f"root.source.{ROOT_SCATTER}.inputs[0][1]", Vision.image_features.description)
+
+
+ENVOYS: dict[type, type] = {
+    Llama4TextDecoderLayer: Layer,
+    Llama4TextAttention: Attention,
+    Llama4TextMLP: Mlp,
+    Llama4TextMoe: Moe,
+    Llama4VisionModel: Tower,
+    Llama4VisionEncoderLayer: VisionLayer,
+    Llama4VisionAttention: VisionAttention,
+    Llama4VisionMLP: VisionMlp,
+}
+"""Which host serves the values of each native class."""
+
+
+def intermediate_size(model: StandardizedTransformer) -> int:
+    """The dense MLP's width, `intermediate_size_mlp`; this config's `intermediate_size` is the experts'."""
+    return int(model.text_config.intermediate_size_mlp)

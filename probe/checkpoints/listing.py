@@ -1,0 +1,40 @@
+"""What of a family can be probed here, and what cannot, with the reason."""
+
+from __future__ import annotations
+
+from probe.checkpoints import real
+from probe.checkpoints.declared import declared
+from probe.checkpoints.published import stem
+from probe.checkpoints.target import Target
+
+GATED = ("meta-llama/", "google/gemma-3")
+"""Repositories that hand out files only to accounts that accepted their terms."""
+
+
+def targets(family: str) -> list[Target]:
+    """Everything of a family that can be probed on this machine without the Hub.
+
+    The tiny twins, then the builds from published configs, then the real weights that are installed; a checkpoint
+    whose real weights are installed is not built from its config. Raises: ProbeError for an unknown family.
+    """
+    about = declared(family)
+    twins = [Target(family, name, "tiny") for name in about.twins]
+    weights = [Target(family, hub_id, "weights") for hub_id in about.checkpoints if real.installed(hub_id)]
+    configs = [
+        Target(family, hub_id, "config")
+        for hub_id in about.checkpoints
+        if stem(hub_id) is not None and not real.installed(hub_id)
+    ]
+    return [*twins, *configs, *weights]
+
+
+def missing(family: str) -> list[tuple[str, str]]:
+    """The listed checkpoints that cannot be probed here: (Hub id, reason), in the selector's order."""
+    present = {target.id for target in targets(family)}
+    return [(hub_id, _reason(hub_id)) for hub_id in declared(family).checkpoints if hub_id not in present]
+
+
+def _reason(hub_id: str) -> str:
+    if hub_id.startswith(GATED):
+        return "No published config is at hand, and the repository is gated: it opens to accounts that accepted its terms."
+    return "No published config is at hand, and the weights are not installed: with the Hub, probe it by its id."
