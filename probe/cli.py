@@ -154,8 +154,10 @@ def _print(plans: list[refresh.Plan], options: refresh.Options, found: argparse.
     for ready, outcomes in refresh.run(plans, options, found.workers):
         failed += [outcome for outcome in outcomes if outcome.text is None]
         texts = {outcome.job.checkpoint: outcome.text for outcome in outcomes if outcome.text is not None}
-        records += [json.loads(text) for text in texts.values()]
-        records += [store.read_json(store.record_path(ready.family, checkpoint)) for checkpoint in ready.kept]
+        found_here = {checkpoint: json.loads(text) for checkpoint, text in texts.items()}
+        for checkpoint in ready.kept:
+            found_here[checkpoint] = store.read_json(store.record_path(ready.family, checkpoint))
+        records += [found_here[checkpoint] for checkpoint in sorted(found_here)]
     _failures(failed, found.debug)
     if not failed:
         sys.stdout.write(store.canonical(records[0] if found.checkpoint else records))

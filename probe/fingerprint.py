@@ -9,7 +9,6 @@ where both still agree.
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import hashlib
 import json
@@ -141,6 +140,6 @@ def _configs(family: registry.Family) -> Iterator[tuple[str, bytes]]:
         if path.stem in stems or f'"{family.name}"'.encode() in content:
             used.append(path.name.encode())
             yield f"configs/{path.name}", content
-    with contextlib.suppress(FileNotFoundError):
-        lines = (folder / "SOURCES.tsv").read_bytes().splitlines()
-        yield "configs/SOURCES.tsv", b"\n".join(line for line in lines if line.split(b"\t")[0] in used)
+    sources = folder / "SOURCES.tsv"
+    lines = sources.read_bytes().splitlines() if sources.is_file() else []
+    yield "configs/SOURCES.tsv", b"\n".join(line for line in lines if line.split(b"\t")[0] in used)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-
 Progress = Callable[[str, float], None]
 
 

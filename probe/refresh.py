@@ -162,15 +162,23 @@ def _serially(jobs: list[Job], options: Options, bar: Bar) -> Generator[Outcome,
 def _in_workers(jobs: list[Job], options: Options, workers: int, bar: Bar) -> Generator[Outcome, None, None]:
     import concurrent.futures.process
     import multiprocessing
+    import signal
 
     threads = max(1, (os.cpu_count() or 1) // workers)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=spawn, initializer=_worker) as pool:
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=spawn, initializer=_follow_parent) as pool:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the workers inherit this: Ctrl-C is ours alone
         futures = [pool.submit(_probe, job, options) for job in jobs]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         names = dict(zip(futures, jobs, strict=True))
+
+        def ended(future: concurrent.futures.Future[Outcome]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                bar.ends(names[future].label)
+
         for future in futures:
-            future.add_done_callback(lambda done: bar.ends(names[done].label))
+            future.add_done_callback(ended)
         try:
             for future in futures:
                 yield future.result()
@@ -185,13 +193,11 @@ def _in_workers(jobs: list[Job], options: Options, workers: int, bar: Bar) -> Ge
             raise
 
 
-def _worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it."""
+def _follow_parent() -> None:
+    """End with the parent process, however that ends."""
     import multiprocessing
-    import signal
     import threading
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
 

@@ -1,0 +1,124 @@
+"""Stand-ins for the side that needs torch: two families, records of a few lines, and faults on request.
+
+The faults are asked for through the environment, so that they also reach subprocesses: ``FAKE_LOG`` names the file
+that gets a line for each probe, ``FAKE_FAULT`` is ``CHECKPOINT=KIND`` with KIND one of ``mistake``, ``bug``,
+``sleep``, ``death``, and ``FAKE_MARK`` is written into every record.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from probe import registry, schema
+from probe.errors import ProbeError
+
+FAMILY = '''"""What {title} is."""
+TITLE = "{title}"
+CHECKPOINTS: tuple[str, ...] = ("org/{name}-big",)
+TWINS = {{"tiny": {{"config": "org__{name}-big"}}, "tiny-two": {{}}}}
+'''
+
+
+@dataclass(frozen=True)
+class Target:
+    family: str
+    id: str
+    kind: str = "tiny"
+    path: Path | None = None
+
+
+@dataclass
+class Reading:
+    location: str = "self_attn.o_proj.output"
+    read_at: str = "the output projection's output"
+    shape: tuple[int, ...] = (1, 4, 8)
+    dtype: str = "float32"
+    stats: dict[str, float] = field(default_factory=lambda: {"mean": 0.25, "max": float("inf")})
+    top: list[tuple[str, float]] = field(default_factory=list)
+
+
+def plant(folder: Path) -> None:
+    """Write the two family modules and a config."""
+    (folder / "configs").mkdir(parents=True)
+    for name, title in (("alpha_text", "Alpha"), ("beta_text", "Beta")):
+        (folder / f"{name}.py").write_text(FAMILY.format(name=name, title=title))
+        (folder / "configs" / f"org__{name}-big.json").write_text("{}")
+    (folder / "_shared.py").write_text("")
+    (folder / "__init__.py").write_text("")
+
+
+def install(folder: Path) -> None:
+    """Put the stand-ins where the command line looks for the real ones."""
+    registry.FAMILIES = folder
+    checkpoints: Any = types.ModuleType("probe.checkpoints")
+    checkpoints.targets = targets
+    checkpoints.resolve = resolve
+    measure: Any = types.ModuleType("probe.measure")
+    measure.probe_target = probe_target
+    measure.read_value = read_value
+    sys.modules["probe.checkpoints"] = checkpoints
+    sys.modules["probe.measure"] = measure
+
+
+def targets(family: str) -> list[Target]:
+    return [Target(family, "tiny"), Target(family, "tiny-two"), Target(family, f"org/{family}-big", "config")]
+
+
+def resolve(name: str, family: str | None = None) -> Target:
+    if name == "nowhere":
+        raise ProbeError("There is no checkpoint nowhere.")
+    return Target(family or "beta_text", name)
+
+
+def probe_target(target: Target, *, progress: Any, **options: Any) -> schema.Record:
+    if log := os.environ.get("FAKE_LOG"):
+        with open(log, "a") as stream:
+            stream.write(f"{target.family} {target.id}\n")
+    checkpoint, _, fault = os.environ.get("FAKE_FAULT", "").partition("=")
+    progress("halfway", 0.5)
+    if checkpoint == target.id:
+        if fault == "mistake":
+            raise ProbeError("The two readings differ.", status=3)
+        if fault == "bug":
+            raise ZeroDivisionError("a bug\nof two lines")
+        if fault == "sleep":
+            time.sleep(60)
+        if fault == "death":
+            os._exit(9)
+    return record(target, options)
+
+
+def record(target: Target, options: dict[str, Any]) -> schema.Record:
+    values = [
+        schema.Value(
+            host="model.layers[i].self_attn", module="Attention", name="attention_output", layout="Residual",
+            dims=["batch"], description="what it adds", location="output", read_at="its output", hf=None, blocks=[0],
+            reads=True, edits=True,
+        )
+    ]  # fmt: skip
+    return schema.Record(
+        version=1,
+        family=target.family,
+        about=schema.About(title="T", subtitle="S", module="m", doc=os.environ.get("FAKE_MARK", ""), checkpoints=[]),
+        checkpoint=schema.Checkpoint(
+            id=target.id, kind="tiny", architecture="A", model_type="a", task="text-generation", digest="0",
+            dtype=options["dtype"] or "float32", parameters=1, attn=options["attn"] or "sdpa", prompt="é",
+        ),
+        provenance=schema.Provenance(torch="1", transformers="1", nnsight="1", device="cpu", python="3"),
+        sizes={}, config=[], layer_types=[], shapes=[], blocks=[], values=values, identities=[], experiments=[],
+        printout="",
+    )  # fmt: skip
+
+
+def read_value(target: Target, value: str, *, layer: int | None, prompt: str | None, **options: Any) -> Reading:
+    if layer == 7:
+        raise ProbeError("Block 7 borrows its keys and values, so it has none of its own.")
+    if value == "next_token_probs":
+        return Reading(top=[(" Paris", 0.5), (" a", 0.25)])
+    return Reading()

@@ -1,0 +1,138 @@
+"""`read`, `list` and `schema`, and the records that are committed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from probe import registry, schema, store
+from probe.errors import ProbeError
+from tests.cli.conftest import World
+from tests.conftest import ROOT
+
+COMMITTED = sorted((ROOT / "site_src" / "records").glob("*/[!.]*.json"))
+
+
+def test_read_shows_where_and_what(world: World) -> None:
+    out = world.run("read", "alpha_text", "attention_output").out
+    title, place, shape = "attention_output of tiny (alpha_text)", "the output projection's output", "[1, 4, 8] float32"
+    for part in (title, place, shape, "mean      0.25"):
+        assert part in out
+
+
+def test_read_shows_the_top_tokens(world: World) -> None:
+    lines = world.run("read", "alpha_text", "next_token_probs", "--prompt", "In", "--layer", "2").out.splitlines()
+    assert lines[-2].split()[:2] == ["top", "1"] and "50.00%" in lines[-2] and "' Paris'" in lines[-2]
+
+
+def test_read_as_json(world: World) -> None:
+    data = json.loads(world.run("read", "alpha_text", "attention_output", "--checkpoint", "org/x", "--json").out)
+    assert data["checkpoint"] == "org/x" and data["shape"] == [1, 4, 8]
+    assert data["stats"] == {"mean": 0.25, "max": None}
+
+
+def test_read_of_what_is_not_there_gives_the_reason(world: World) -> None:
+    result = world.run("read", "alpha_text", "attention_output", "--layer", "7")
+    assert result.status == 2 and "Block 7 borrows" in result.err and result.out == ""
+
+
+def test_read_of_an_unknown_value_names_the_nearest_without_a_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run("alpha_text")
+    monkeypatch.setitem(sys.modules, "probe.measure", None)
+    result = world.run("read", "alpha_text", "atention_output")
+    assert result.status == 2 and "nearest: attention_output" in result.err
+
+
+def test_list_marks_what_has_a_record(world: World) -> None:
+    world.run("alpha_text", "--checkpoint", "tiny")
+    world.run("alpha_text", "--checkpoint", "local")
+    assert json.loads(world.run("list", "--json").out)[0] == {
+        "family": "alpha_text",
+        "title": "Alpha",
+        "checkpoints": [
+            {"id": "tiny", "record": True},
+            {"id": "tiny-two", "record": False},
+            {"id": "org/alpha_text-big", "record": False},
+            {"id": "local", "record": True},
+        ],
+    }
+    lines = world.run("list").out.splitlines()
+    assert "alpha_text  Alpha" in lines and "  ● tiny" in lines and "  ○ tiny-two" in lines
+
+
+def test_list_into_a_closed_pipe_is_quiet() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-m", "probe", "list"], cwd=ROOT, stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert done.stderr == b""
+
+
+def test_every_family_can_be_read() -> None:
+    for family in registry.families():
+        assert family.doc and family.title and family.twins, family.name
+        assert len(set(family.checkpoints)) == len(family.checkpoints)
+
+
+def test_schema_is_written_beside_the_records(world: World) -> None:
+    assert world.run("schema").status == 0
+    assert json.loads(world.records()["schema.json"]) == schema.json_schema()
+    assert world.run("schema", "--json").out.encode() == world.records()["schema.json"]
+
+
+def test_the_committed_schema_is_current() -> None:
+    text = (ROOT / "site_src" / "records" / "schema.json").read_text()
+    assert text == store.canonical(schema.json_schema()), "run `python -m probe schema`"
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_committed_record_is_valid_canonical_and_in_its_place(path: Path) -> None:
+    record = store.read_record(path)
+    assert path.read_text() == store.canonical(record.as_json())
+    assert (record.family, store.file_stem(record.checkpoint.id)) == (path.parent.name, path.stem)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b'{"a": 1', "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"schema": 1}', "does not fit the schema (family: Field required)"),
+    ],
+)
+def test_a_corrupt_record_is_named_with_the_remedy(tmp_path: Path, content: bytes, sentence: str) -> None:
+    path = tmp_path / "alpha_text" / "tiny.json"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(ProbeError) as caught:
+        store.read_record(path)
+    assert str(path) in str(caught.value) and sentence in str(caught.value)
+    assert "python -m probe alpha_text --force" in str(caught.value)
+
+
+def test_canonical_text() -> None:
+    assert store.canonical({"b": 1, "a": ["é", 1.0, None]}) == '{\n "a": [\n  "é",\n  1.0,\n  null\n ],\n "b": 1\n}\n'
+    with pytest.raises(ValueError):
+        store.canonical(float("nan"))
+
+
+def test_the_cache_is_named_after_the_project() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"] == store.CACHE_NAME
+
+
+def test_constraints_pin_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    extras = project["optional-dependencies"].values()
+    for requirement in [*project["dependencies"], *(name for extra in extras for name in extra)]:
+        name = requirement.split(">=")[0].split("==")[0]
+        assert "==" in requirement or name.lower() in pinned, requirement

@@ -1,0 +1,185 @@
+"""A second run is answered from the stamp exactly as long as nothing that decides the result has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from probe import fingerprint, registry, store
+from tests.cli.conftest import World
+from tests.conftest import ROOT
+
+ALPHA = ["alpha_text tiny", "alpha_text tiny-two", "alpha_text org/alpha_text-big"]
+
+
+@pytest.fixture
+def code(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the probe's code for the fingerprint to read."""
+    copy = world.folder / "probe"
+    shutil.copytree(fingerprint.PROBE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(fingerprint, "PROBE", copy)
+    (copy / "measure").mkdir(exist_ok=True)
+    (copy / "measure" / "some.py").write_text("x = 1\n")
+    (copy / "render").mkdir(exist_ok=True)
+    return copy
+
+
+def _add(path: Path, text: str = "\n# changed\n") -> None:
+    with path.open("a") as stream:
+        stream.write(text)
+
+
+def test_nothing_changed(world: World, code: Path) -> None:
+    world.run("alpha_text")
+    assert world.probed() == ALPHA
+    for path in [*code.rglob("*.py"), *world.families.rglob("*")]:
+        os.utime(path)
+    result = world.run("alpha_text")
+    assert "3 records current" in result.out and world.probed() == []
+
+
+CHANGES: dict[str, Callable[[World, Path], None]] = {
+    "the probe's code": lambda world, code: _add(code / "measure" / "some.py"),
+    "new code": lambda world, code: (code / "measure" / "more.py").write_text(""),
+    "data of the probe": lambda world, code: (code / "measure" / "table.json").write_text("{}"),
+    "the schema": lambda world, code: _add(code / "schema.py"),
+    "how records are written": lambda world, code: _add(code / "store.py"),
+    "the family": lambda world, code: _add(world.families / "alpha_text.py"),
+    "the families' plumbing": lambda world, code: _add(world.families / "_shared.py"),
+    "a config": lambda world, code: _add(world.families / "configs" / "org__alpha_text-big.json", " "),
+    "a new config": lambda world, code: (world.families / "configs" / "x.json").write_text('{"m": "alpha_text"}'),
+    "a source": lambda world, code: _add(world.families / "configs" / "SOURCES.tsv", "org__alpha_text-big.json\tx\n"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_runs_again(world: World, code: Path, change: Callable[[World, Path], None]) -> None:
+    world.run("alpha_text")
+    world.probed()
+    change(world, code)
+    world.run("alpha_text")
+    assert world.probed() == ALPHA
+
+
+UNRELATED: dict[str, Callable[[World, Path], None]] = {
+    "another family": lambda world, code: _add(world.families / "beta_text.py"),
+    "another family's config": lambda world, code: _add(world.families / "configs" / "org__beta_text-big.json", " "),
+    "another source": lambda world, code: _add(world.families / "configs" / "SOURCES.tsv", "other.json\tx\n"),
+    "the notes": lambda world, code: (world.families / "alpha_text.md").write_text("Notes"),
+    "the renderer": lambda world, code: (code / "render" / "page.py").write_text(""),
+    "the command line": lambda world, code: _add(code / "cli.py"),
+    "an editor's leftover": lambda world, code: (code / "measure" / ".some.py.swp").write_text(""),
+}
+
+
+@pytest.mark.parametrize("change", UNRELATED.values(), ids=UNRELATED)
+def test_an_unrelated_change_does_not(world: World, code: Path, change: Callable[[World, Path], None]) -> None:
+    world.run("alpha_text")
+    world.probed()
+    change(world, code)
+    world.run("alpha_text")
+    assert world.probed() == []
+
+
+def test_an_imported_family_counts(world: World, code: Path) -> None:
+    _add(world.families / "alpha_text.py", "\nfrom families.beta_text import TITLE as OTHER\n")
+    world.run("alpha_text")
+    world.probed()
+    _add(world.families / "beta_text.py")
+    world.run("alpha_text")
+    assert world.probed() == ALPHA
+
+
+def test_installed_versions_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = fingerprint._installed()
+    assert {"torch", "transformers", "nnsight"} <= {name.split("-")[0] for name in installed}
+    world.run("alpha_text")
+    world.probed()
+    newer = [name.replace("torch-2", "torch-99") for name in installed]
+    monkeypatch.setattr(fingerprint, "_installed", lambda: newer)
+    world.run("alpha_text")
+    assert world.probed() == ALPHA
+
+
+def test_options_count(world: World) -> None:
+    world.run("alpha_text")
+    world.probed()
+    for option in (["--dtype", "bfloat16"], ["--attn", "eager"], ["--device", "cuda"], ["--force"]):
+        world.run("alpha_text", *option)
+        assert world.probed() == ALPHA
+
+
+def test_being_offline_does_not_count(world: World) -> None:
+    world.run("alpha_text")
+    world.probed()
+    world.run("alpha_text", "--offline")
+    assert world.probed() == []
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: _add(path, " "), lambda path: path.write_text("")])
+def test_a_record_changed_by_hand_is_made_again(world: World, harm: Callable[[Path], None]) -> None:
+    world.run("alpha_text")
+    before = world.records()
+    world.probed()
+    harm(store.record_path("alpha_text", "tiny-two"))
+    world.run("alpha_text")
+    assert world.probed() == ["alpha_text tiny-two"]
+    assert world.records() == before
+    world.run("alpha_text")
+    assert world.probed() == []
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"inputs": 1, "records": 2}'])
+def test_a_spoilt_stamp_is_no_stamp(world: World, text: str) -> None:
+    world.run("alpha_text")
+    world.probed()
+    (stamp,) = (world.folder / "cache" / "stamps").iterdir()
+    stamp.write_text(text)
+    world.run("alpha_text")
+    assert world.probed() == ALPHA
+
+
+def test_a_failed_run_leaves_no_stamp(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "tiny=bug")
+    world.run("alpha_text")
+    monkeypatch.delenv("FAKE_FAULT")
+    world.probed()
+    world.run("alpha_text")
+    assert world.probed() == ALPHA
+
+
+def test_a_warm_run_is_light_and_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real families: no torch, no pydantic, and a start little slower than the interpreter's own."""
+    monkeypatch.setenv("PROBE_RECORDS", str(tmp_path / "records"))
+    monkeypatch.setenv("PROBE_CACHE", str(tmp_path / "cache"))
+    family, options = "gemma4_text", {"dtype": None, "device": "cpu", "attn": None}
+    made = {}
+    for checkpoint in registry.get(family).checkpoints:
+        text = store.canonical({"filler": "x" * 500_000})
+        store.write_all({store.record_path(family, checkpoint): text})
+        made[checkpoint] = store.digest(text)
+    fingerprint.write(family, options, fingerprint.Stamp(fingerprint.inputs(family, options), made))
+
+    look = (
+        "import sys; from probe.cli import main; status = main(['gemma4_text']);"
+        "print(sorted({'torch', 'numpy', 'pydantic', 'transformers', 'nnsight', 'tqdm'} & set(sys.modules)), status)"
+    )
+    shown = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines() == [f"gemma4_text: {len(made)} records current; --force probes again.", "[] 0"]
+
+    def cost(*arguments: str) -> float:
+        started = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True)
+        return time.perf_counter() - started
+
+    extra = [cost("-m", "probe", family) - cost("-c", "pass") for _ in range(5)]
+    assert statistics.median(extra) < 0.5, json.dumps(extra)

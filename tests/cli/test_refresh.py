@@ -1,0 +1,209 @@
+"""Refreshing records: what is written, what is kept, and what ends with a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from probe import store
+from tests.cli.conftest import World
+
+FILES = {f"{family}/{stem}.json" for family in ("alpha_text", "beta_text") for stem in ("tiny", "tiny-two")} | {
+    "alpha_text/org--alpha_text-big.json",
+    "beta_text/org--beta_text-big.json",
+}
+
+
+def test_all_families_are_written(world: World) -> None:
+    assert world.run("--all").status == 0
+    assert set(world.records()) == FILES
+    for path in store.record_files("alpha_text"):
+        assert store.canonical(store.read_record(path).as_json()).encode() == path.read_bytes()
+
+
+def test_options_may_stand_between_families_and_reach_the_probe(world: World) -> None:
+    result = world.run("alpha_text", "--dtype", "bfloat16", "beta_text", "--attn", "eager")
+    assert result.status == 0
+    record = json.loads(world.records()["beta_text/tiny.json"])["checkpoint"]
+    assert (record["dtype"], record["attn"]) == ("bfloat16", "eager")
+
+
+def test_one_checkpoint_and_the_family_read_off_it(world: World) -> None:
+    assert world.run("--checkpoint", "org/new").status == 0
+    assert set(world.records()) == {"beta_text/org--new.json"}
+
+
+def test_json_prints_and_writes_nothing(world: World) -> None:
+    many = world.run("alpha_text", "--json")
+    assert [record["checkpoint"]["id"] for record in json.loads(many.out)] == ["org/alpha_text-big", "tiny", "tiny-two"]
+    one = world.run("alpha_text", "--checkpoint", "org/new", "--json")
+    assert json.loads(one.out)["checkpoint"]["id"] == "org/new"
+    assert world.records() == {}
+
+
+def test_json_of_current_records_is_the_same_without_probing(world: World) -> None:
+    first = world.run("alpha_text", "--json", "--force").out
+    world.run("alpha_text")
+    world.probed()
+    assert world.run("alpha_text", "--json").out == first
+    assert world.probed() == []
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(("fault", "status", "sentence"), [("mistake", 3, "two readings"), ("bug", 1, "ZeroDivision")])
+def test_a_failed_checkpoint_keeps_its_family_and_lets_others_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch, fault: str, status: int, sentence: str, workers: str
+) -> None:
+    world.run("alpha_text")
+    before = world.records()
+    monkeypatch.setenv("FAKE_FAULT", f"org/alpha_text-big={fault}")
+    monkeypatch.setenv("FAKE_MARK", "changed")
+    process = world.start("alpha_text", "beta_text", "--force", "--workers", workers)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert sentence in err and "Traceback" not in err
+    after = world.records()
+    assert {name: content for name, content in after.items() if name.startswith("alpha")} == before
+    assert set(after) == FILES
+    assert "alpha_text" not in out
+
+
+def test_debug_shows_the_traceback(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "tiny=bug")
+    plain, debug = world.run("alpha_text"), world.run("alpha_text", "--debug")
+    assert "Traceback" not in plain.err and "--debug" in plain.err
+    assert "Traceback" in debug.err and "ZeroDivisionError" in debug.err
+
+
+def test_a_dead_worker_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "tiny-two=death")
+    process = world.start("alpha_text", "--workers", "2")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2 and "worker" in err and "Traceback" not in err
+    assert world.records() == {}
+
+
+def _interrupt(pid: int) -> None:
+    os.killpg(pid, signal.SIGINT)
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("stop", [_interrupt, _kill])
+def test_a_stopped_run_leaves_the_records(
+    world: World, monkeypatch: pytest.MonkeyPatch, stop: Callable[[int], None], workers: str
+) -> None:
+    world.run("alpha_text")
+    before = world.records()
+    world.probed()
+    monkeypatch.setenv("FAKE_FAULT", "org/alpha_text-big=sleep")
+    monkeypatch.setenv("FAKE_MARK", "changed")
+    process = world.start("alpha_text", "--force", "--workers", workers)
+    log = world.folder / "log"
+    started = time.monotonic()
+    while "big" not in log.read_text():
+        assert time.monotonic() - started < 60 and process.poll() is None
+        time.sleep(0.02)
+    stop(process.pid)
+    _, err = process.communicate(timeout=30)
+    assert world.records() == before
+    if stop is _interrupt:
+        assert process.returncode == 130
+        assert err.strip().splitlines()[-1] == "Stopped. The records are as they were."
+        assert "Traceback" not in err
+
+
+def test_a_full_disk_leaves_the_records(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run("alpha_text")
+    before = world.records()
+    monkeypatch.setenv("FAKE_MARK", "long " * 20_000)
+    limit = 50_000
+    process = world.start(
+        "alpha_text", "--force", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    )
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2 and "no room left" in err and "Traceback" not in err
+    assert world.records() == before
+
+
+def test_what_a_killed_run_left_is_cleaned_and_a_living_one_is_not(world: World) -> None:
+    folder = world.folder / "records" / "alpha_text"
+    folder.mkdir(parents=True)
+    dead, alive = folder / ".tiny.json.4194303.tmp", folder / f".tiny.json.{os.getppid()}.tmp"
+    dead.write_text("{")
+    alive.write_text("{")
+    world.run("alpha_text")
+    assert not dead.exists() and alive.exists()
+
+
+def test_unchanged_records_are_not_rewritten(world: World) -> None:
+    world.run("alpha_text")
+    path = store.record_path("alpha_text", "tiny")
+    os.utime(path, (1, 1))
+    assert "0 records changed" in world.run("alpha_text", "--force").out
+    assert path.stat().st_mtime == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["alpha"], "nearest: alpha_text"),
+        (["zzz"], "no family 'zzz'"),
+        (["--checkpoint", "nowhere"], "no checkpoint nowhere"),
+        (["--offline"], "name a family"),
+        (["--all", "alpha_text"], "--all takes no family"),
+        (["alpha_text", "beta_text", "--checkpoint", "x"], "one family at most"),
+        (["alpha_text", "--frce"], "nearest: --force"),
+        (["alpha_text", "--workers", "0"], "a whole number from 1"),
+        (["alpha_text", "--dtype", "int8"], "'float32'"),
+        (["read", "alpha_text"], "VALUE"),
+        (["read", "alpha_text", "x", "--layer", "-1"], "a whole number from 0"),
+        (["alpha_text", "--checkpoint", "../x"], "cannot name a record"),
+    ],
+)
+def test_a_mistake_ends_with_one_sentence(world: World, arguments: list[str], sentence: str) -> None:
+    result = world.run(*arguments)
+    assert result.status == 2
+    assert sentence in result.err and result.err.count("\n") == 1
+    assert world.probed() == [] and world.records() == {}
+
+
+def test_a_record_that_cannot_be_written_ends_with_one_sentence(world: World) -> None:
+    (world.folder / "records").write_text("a file where the folder should be")
+    result = world.run("alpha_text")
+    assert result.status == 2
+    assert str(world.folder / "records") in result.err and "as they were" in result.err
+
+
+def test_help_without_arguments(world: World) -> None:
+    result = world.run()
+    assert result.status == 0
+    assert "usage" in result.out and "python -m probe read" in result.out
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [("TITLE = 'x'", "does not declare CHECKPOINTS, TWINS"), ("TITLE =", "does not parse"), ("TITLE = 1", "as a text")],
+)
+def test_a_family_module_that_cannot_be_read_is_named(world: World, source: str, sentence: str) -> None:
+    (world.families / "gamma.py").write_text(source)
+    result = world.run("gamma")
+    assert result.status == 2 and "gamma.py" in result.err and sentence in result.err
+
+
+def test_a_missing_library_names_the_remedy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr("probe.refresh.importlib.import_module", missing)
+    result = world.run("alpha_text")
+    assert result.status == 2 and "torch is not installed" in result.err
