@@ -1,0 +1,170 @@
+"""Anatomy: how a block is wired, derived from one traced forward.
+
+From the block's output as an expression (see :mod:`probe.measure.symbols`) follow its sublayers in forward order, the
+norms before and after each, what is really added to the stream, what multiplies it, and whether sublayers run one
+after the other or side by side. What a module is, is decided by what it does: a norm forgets its input's scale, an
+attention takes a softmax over positions, a mixture takes a top-k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .symbols import BlockTrace, Expression, Leaf, Opaque, Product, Stream, Sum, Symbols, contains_stream, terms
+
+
+class Underivable(Exception):
+    """The block's output is no sum over its input and its submodules; the message says what stood in the way."""
+
+
+@dataclass(frozen=True)
+class FactorFound:
+    """Something that multiplies a term or the whole sum: a buffer's or parameter's name, or a number."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Term:
+    """One contribution to the stream, as derived.
+
+    ``hosts`` are the modules that compute it (one, or the members of a mixture beside a dense MLP, or none where the
+    block's own children do); paths are native, relative to the block. ``tensor`` is what was added.
+    """
+
+    leaf: str
+    hosts: tuple[str, ...]
+    kind: str
+    pre_norm: str | None
+    post_norm: str | None
+    factors: tuple[FactorFound, ...]
+    reads: Expression
+    tensor: torch.Tensor
+
+
+@dataclass(frozen=True)
+class BlockAnatomy:
+    """One block's wiring: its terms in forward order, the factors on the whole sum, and the way it returns."""
+
+    terms: tuple[Term, ...]
+    factors: tuple[FactorFound, ...]
+    topology: str
+    returns: str
+
+    def signature(self) -> tuple[object, ...]:
+        """What makes two blocks the same shape, sizes aside."""
+        parts = tuple((t.leaf, t.hosts, t.kind, t.pre_norm, t.post_norm, t.factors) for t in self.terms)
+        return (parts, self.factors, self.topology, self.returns)
+
+
+def derive(blocks: list[torch.nn.Module], forward: object) -> list[BlockAnatomy]:
+    """Derive every block's anatomy from one call of ``forward``.
+
+    Raises:
+        Underivable: a block's output is not a sum over its input and its submodules.
+    """
+    symbols = Symbols(blocks)
+    with torch.no_grad(), symbols:
+        forward()  # type: ignore[operator]
+    return [_interpret(block, trace, index) for index, (block, trace) in enumerate(zip(blocks, symbols.traces, strict=True))]
+
+
+def _interpret(block: torch.nn.Module, trace: BlockTrace, index: int) -> BlockAnatomy:
+    if trace.output is None or not contains_stream(trace.output):
+        raise Underivable(f"block {index} ({type(block).__name__}) does not return a sum that has its input as a term")
+    body, sum_factors = _peel(trace.output)
+    found = []
+    for expression in terms(body):
+        if isinstance(expression, Stream):
+            continue
+        inner, factors = _peel(expression)
+        if isinstance(inner, Stream):
+            raise Underivable(f"block {index}: the stream itself is multiplied by {factors[0].name} before the add")
+        found.append(_term(block, trace, inner, factors))
+    points = [id(term.reads) for term in found]
+    topology = "parallel" if len(found) > 1 and len(set(points)) == 1 else "sequential"
+    return BlockAnatomy(tuple(found), sum_factors, topology, trace.returns)
+
+
+def _peel(expression: Expression) -> tuple[Expression, tuple[FactorFound, ...]]:
+    """Take the outermost factors off: ``(e * a) * b`` gives ``e`` and ``(a, b)``."""
+    factors: list[FactorFound] = []
+    while isinstance(expression, Product) and isinstance(expression.factor, Opaque):
+        factors.insert(0, FactorFound(expression.factor.name, expression.factor.kind))
+        expression = expression.of
+    return expression, tuple(factors)
+
+
+def _term(block: torch.nn.Module, trace: BlockTrace, expression: Expression, factors: tuple[FactorFound, ...]) -> Term:
+    if not isinstance(expression, Leaf):
+        raise Underivable(f"{type(block).__name__} adds a tensor to the stream that no submodule returned")
+    hosts: list[str] = []
+    norms: list[tuple[str, bool]] = []
+    reads = _walk(block, expression, hosts, norms)
+    post = next((path for path, seen_host in norms if not seen_host), None)
+    pre = next((path for path, seen_host in norms if seen_host), None)
+    kinds = {_kind(trace, host) for host in hosts}
+    group = "moe" in kinds or any(kind == "moe" for path, kind in _beside(block, trace))
+    if "attention" in kinds:
+        kind = "attention"
+    elif len(hosts) > 1 and not group:
+        kind, hosts = "branch", []
+    elif "moe" in kinds or (len(hosts) > 1 and group):
+        kind = "moe"
+    else:
+        kind = "mlp"
+    return Term(expression.path, tuple(hosts), kind, pre, post, factors, reads, expression.tensor)
+
+
+def _walk(block: torch.nn.Module, expression: Expression | None, hosts: list[str], norms: list[tuple[str, bool]]) -> Expression:
+    """Follow a term back to the stream, collecting the modules on the way; returns the point of the stream it reads."""
+    match expression:
+        case None:
+            raise Underivable(f"{type(block).__name__}: the input of {hosts[-1] if hosts else 'a term'} could not be traced to the stream")
+        case Leaf():
+            if is_norm(block.get_submodule(expression.path), expression.tensor.shape[-1]):
+                norms.append((expression.path, bool(hosts)))
+            elif sum(p.numel() for p in block.get_submodule(expression.path).parameters()):
+                hosts.append(expression.path)
+            return _walk(block, expression.input, hosts, norms)
+        case Product() if not contains_stream(expression):
+            return _walk(block, expression.of, hosts, norms)
+        case Sum() if not contains_stream(expression):
+            reads = _walk(block, expression.left, hosts, norms)
+            others: list[tuple[str, bool]] = []
+            _walk(block, expression.right, hosts, others)
+            return reads
+        case _:
+            return expression
+
+
+def _kind(trace: BlockTrace, path: str) -> str:
+    functions = trace.functions.get(path, set())
+    if functions & {"softmax", "scaled_dot_product_attention"}:
+        return "attention"
+    return "moe" if "topk" in functions else "mlp"
+
+
+def _beside(block: torch.nn.Module, trace: BlockTrace) -> list[tuple[str, str]]:
+    """Direct children of the block with their kinds, of those whose functions tell."""
+    return [(path, _kind(trace, path)) for path in trace.functions if "." not in path]
+
+
+def is_norm(module: torch.nn.Module, width: int) -> bool:
+    """Whether ``module`` forgets the scale of its input and keeps its shape: what a norm does and nothing else here."""
+    if any(parameter.ndim > 1 for parameter in module.parameters()):
+        return False
+    reference = next(iter([*module.parameters(), *module.buffers()]), torch.zeros(1))
+    probe = torch.linspace(-1.0, 2.0, 2 * width, dtype=torch.float32, device=reference.device).sin().reshape(1, 2, width).to(reference.dtype)
+    try:
+        with torch.no_grad():
+            small, large = module(probe), module(probe * 16)
+    except (TypeError, RuntimeError, ValueError, AttributeError, IndexError):
+        return False
+    if not isinstance(small, torch.Tensor) or small.shape != probe.shape:
+        return False
+    scale = float(small.abs().max())
+    return scale > 0 and float((small - large).abs().max()) < 0.01 * scale

@@ -1,0 +1,209 @@
+"""Editing every writable value of every block, in one batched forward pass, and seeing what moves.
+
+The prompt is repeated, one row an edit: in row ``r`` one value of one block is changed, and the row's logits are
+compared with those of row 0, which nobody touches. A second unedited row gives the noise of the arithmetic. For a
+contribution, another row holds the block's later contributions at row 0's, so that the block's output must move by
+exactly the edit, times the block's factors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..standard.hosts import Host
+from .run import Run, Stack
+from .trace import Key, Worker, by_host_and_name, repeat
+from .trace import run as run_workers
+
+CONTROLS = 2
+"""Rows nobody edits: the reference, and one that shows the noise."""
+
+MAX_ROWS = 96
+"""Rows of one batched forward; more edits take more forwards."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What an edit did: the largest change of a logit in its row, and in an unedited row."""
+
+    logits: float
+    noise: float
+    exact: float | None = None
+    scale: float = 1.0
+
+    @property
+    def reaches(self) -> bool:
+        return self.logits > 8 * self.noise + 1e-7 * self.scale
+
+
+def edit_all(run: Run) -> dict[Key, Effect]:
+    """Edit every writable value of every block, a row each.
+
+    Returns:
+        The effect of each edit; contributions have ``exact``, the largest difference between the edit times the
+        block's factors and what the block's output moved by.
+    """
+    plan = [key for hosts in by_host_and_name(run.model, lambda key: _writable(run, key)).values() for key, _ in hosts]
+    effects: dict[Key, Effect] = {}
+    for start in range(0, len(plan), MAX_ROWS):
+        effects |= _batch(run, plan[start : start + MAX_ROWS])
+    return effects | {key: _with_exact(effects[key], error) for key, error in _exact(run).items() if key in effects}
+
+
+def _writable(run: Run, key: Key) -> bool:
+    if key not in run.readings:
+        return False
+    host = run.model if key.host == "model" else _host(run, key)
+    return host.standard_values()[key.name].writable
+
+
+def _host(run: Run, key: Key) -> Host:
+    return _hosts(run)[key[:2]]
+
+
+def _hosts(run: Run) -> dict[tuple[str, int | None], Host]:
+    return {(label, block): host for label, block, host in run.model.hosts()}
+
+
+def _batch(run: Run, plan: list[Key]) -> dict[Key, Effect]:
+    rows = {key: CONTROLS + index for index, key in enumerate(plan)}
+    total = CONTROLS + len(plan)
+    logits: list[torch.Tensor] = []
+    groups = by_host_and_name(run.model, lambda key: key in rows)
+    workers = [_editor(hosts, rows, total) for hosts in groups.values()]
+
+    def keep_logits() -> None:
+        logits.append(run.model.logits.detach().float().clone())
+
+    run_workers(run.model, repeat(run.inputs, total), [*workers, keep_logits])
+    (seen,) = logits
+    scale = float(seen[0].abs().max())
+    noise = float((seen[1] - seen[0]).abs().max())
+    return {key: Effect(float((seen[row] - seen[0]).abs().max()), noise, scale=scale) for key, row in rows.items()}
+
+
+def _editor(hosts: list[tuple[Key, Host]], rows: dict[Key, int], total: int) -> Worker:
+    def worker() -> None:
+        for key, host in hosts:
+            value = getattr(host, key.name)
+            part = row_of(value, rows[key], total)
+            part.copy_(changed(part, key.name, host))
+
+    return worker
+
+
+def row_of(value: torch.Tensor, row: int, total: int) -> torch.Tensor:
+    """The part of a batched value that belongs to one row of the batch; several images or tokens a row stay together."""
+    size = value.shape[0] // total
+    return value[row * size : (row + 1) * size]
+
+
+def changed(part: torch.Tensor, name: str, host: Host) -> torch.Tensor:
+    """Another value of the same kind: noise of the value's own scale on numbers, another index on indices."""
+    if part.is_floating_point():
+        finite = part[part.abs() < 1e30]
+        scale = float(finite.float().std()) if finite.numel() > 1 else 1.0
+        return part + (noise_like(part) * (scale or 1.0)).to(part.dtype)
+    if name == "attention_mask":
+        hidden = part.clone()
+        hidden[:, 0] = 0
+        return hidden
+    if name == "input_ids":
+        return torch.where(part >= part.amax(dim=-1, keepdim=True), part - 1, part)
+    return (part + 1) % int(getattr(host, "num_experts", 0) or int(part.max()) + 1)
+
+
+def noise_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Noise of unit scale, the same for every tensor of one shape."""
+    generator = torch.Generator().manual_seed(tensor.numel())
+    return torch.randn(tensor.shape, generator=generator).to(tensor.device)
+
+
+def _exact(run: Run) -> dict[Key, float]:
+    """Contribution -> largest difference between its edit times the block's factors and the move of layer_output."""
+    found: dict[Key, float] = {}
+    for stack in run.stacks():
+        found |= _exact_in(run, stack)
+    return found
+
+
+def _exact_in(run: Run, stack: Stack) -> dict[Key, float]:
+    """One forward: a row for each place in the block's order of adds; all blocks of the stack edit in the same rows.
+
+    A row's earlier edits change what later blocks take in, so a block's move is measured between two rows that enter
+    it alike: before each block every row's input is set to row 0's.
+    """
+    places = max(len(contributions) for contributions in stack.contributions)
+    total = CONTROLS + places
+    errors: dict[Key, float] = {}
+    hosts = _hosts(run)
+
+    def align() -> None:
+        for index in range(len(stack)):
+            stream = hosts[stack.label, index].layer_input
+            _copy_row_0(stream, total)
+
+    def edit(place: int) -> Worker:
+        def worker() -> None:
+            for index, contributions in enumerate(stack.contributions):
+                if place >= len(contributions):
+                    continue
+                contribution = contributions[place]
+                value = getattr(hosts[stack.host(contribution.host), index], contribution.name)
+                _copy_row_0(value, total)
+                part = row_of(value, CONTROLS + place, total)
+                delta = noise_like(part).to(part.dtype) * float(part.float().std())
+                edits[index, place] = delta.float()
+                part.add_(delta)
+
+        return worker
+
+    edits: dict[tuple[int, int], torch.Tensor] = {}
+    moves: dict[int, torch.Tensor] = {}
+
+    def watch() -> None:
+        for index in range(len(stack)):
+            moves[index] = hosts[stack.label, index].layer_output.detach().float().clone()
+
+    run_workers(run.model, repeat(run.inputs, total), [align, *(edit(place) for place in range(places)), watch])
+    for index, contributions in enumerate(stack.contributions):
+        output = moves[index]
+        for place, contribution in enumerate(contributions):
+            moved = row_of(output, CONTROLS + place, total) - row_of(output, 0, total)
+            wanted = edits[index, place] * factors(run, stack, index, place)
+            errors[Key(stack.host(contribution.host), index, contribution.name)] = float((moved - wanted.reshape(moved.shape)).abs().max())
+    return errors
+
+
+def _copy_row_0(value: torch.Tensor, total: int) -> None:
+    size = value.shape[0] // total
+    value.copy_(value[:size].repeat(total, *[1] * (value.ndim - 1)))
+
+
+def factors(run: Run, stack: Stack, index: int, place: int) -> float | torch.Tensor:
+    """The product of what multiplies a contribution on its way into the block's output."""
+    anatomy = stack.anatomy[index]
+    product: Any = 1.0
+    for factor in (*anatomy.terms[place].factors, *anatomy.factors):
+        product = product * factor_value(stack, index, factor.name, factor.kind)
+    return product
+
+
+def factor_value(stack: Stack, index: int, name: str, kind: str) -> float | torch.Tensor:
+    """The value of a factor that anatomy found: a number, or the block's buffer or parameter of that name."""
+    if kind == "constant":
+        return float(name)
+    value: Any = stack.envoys[index]._module
+    for step in name.split("."):
+        value = getattr(value, step)
+    return value.float()
+
+
+def _with_exact(effect: Effect, error: float) -> Effect:
+    return Effect(effect.logits, effect.noise, error, effect.scale)
+
+
+__all__ = ["Effect", "edit_all", "factor_value", "factors"]

@@ -1,0 +1,175 @@
+"""Identities: equations between standard values, evaluated on every block of a run in float32.
+
+Each pins where values are read: a location moved to a neighbour, a factor left out or a row left unnormalised breaks at
+least one of them. The module parts they recompute with (norms, projections) come from the derived wiring and from the
+model's tree, never from the locations under test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from ..schema import Identity
+from .edits import factors
+from .rounding import one_digit
+from .run import Run, Stack
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+BlockCheck = Callable[["Block"], Pair | None]
+RootCheck = Callable[[Run], Pair | None]
+
+RELATIVE = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 4e-3}
+"""Tolerance of a comparison relative to the largest value in it, by the dtype the model ran in."""
+
+
+@dataclass
+class Block:
+    """One block of a stack, as a check sees it: its values in float32, and its modules."""
+
+    run: Run
+    stack: Stack
+    index: int
+
+    def value(self, host: str, name: str) -> torch.Tensor | None:
+        return self.stack.get(self.index, host, name)
+
+    @property
+    def module(self) -> torch.nn.Module:
+        """The native block."""
+        return self.stack.envoys[self.index]._module
+
+    def part(self, path: str) -> torch.nn.Module | None:
+        """The native module under a standard path from the block, or None."""
+        envoy = self.stack.envoys[self.index]
+        for step in path.split("."):
+            envoy = getattr(envoy, step, None)
+            if envoy is None:
+                return None
+        return envoy._module
+
+    def apply(self, module: torch.nn.Module | str | None, value: torch.Tensor) -> torch.Tensor:
+        """What a native module gives for a value, in float32; the value itself where there is no module."""
+        if module is None:
+            return value
+        if isinstance(module, str):
+            module = self.module.get_submodule(module)
+        with torch.no_grad():
+            return module(value.to(self.run.dtype)).float()
+
+
+@dataclass
+class Check:
+    """A named equation over one block, or over the whole model where ``root`` is set."""
+
+    name: str
+    expression: str
+    block: BlockCheck | None = None
+    root: RootCheck | None = None
+
+
+@dataclass
+class Worst:
+    """The largest error of a check over the blocks it applies to, in the block with the least room left."""
+
+    blocks: list[int] = field(default_factory=list)
+    error: float = 0.0
+    tolerance: float = 0.0
+    broken: list[int] = field(default_factory=list)
+    mismatch: str | None = None
+
+    def add(self, index: int, pair: Pair, relative: float) -> None:
+        left, right = pair
+        self.blocks.append(index)
+        if left.shape != right.shape:
+            self.broken.append(index)
+            self.mismatch = f"block {index}: shapes {list(left.shape)} and {list(right.shape)}"
+            return
+        tolerance = relative * max(1.0, float(right.abs().max()) if right.numel() else 1.0)
+        error = float((left - right).abs().max()) if right.numel() else 0.0
+        if not error <= tolerance:
+            self.broken.append(index)
+        if not error <= self.error:
+            self.error = error
+        self.tolerance = max(self.tolerance, tolerance)
+
+
+def evaluate(run: Run, stack: Stack, checks: Iterable[Check]) -> list[Identity]:
+    """Evaluate checks on every block of ``stack``; a check that applies to no block is left out."""
+    relative = RELATIVE.get(run.dtype, RELATIVE[torch.float32])
+    found = []
+    for check in checks:
+        worst = Worst()
+        if check.block is not None:
+            for index in range(len(stack)):
+                pair = check.block(Block(run, stack, index))
+                if pair is not None:
+                    worst.add(index, pair, relative)
+        elif check.root is not None:
+            pair = check.root(run)
+            if pair is not None:
+                worst.add(0, pair, relative)
+        if worst.blocks:
+            found.append(_identity(check, worst, run))
+    return found
+
+
+def _identity(check: Check, worst: Worst, run: Run) -> Identity:
+    holds = not worst.broken
+    where = f" on blocks {worst.broken}" if check.block is not None else ""
+    return Identity(
+        name=check.name,
+        expression=check.expression,
+        blocks=worst.blocks if check.block is not None else None,
+        holds=holds,
+        max_abs_error=one_digit(worst.error),
+        tolerance=one_digit(worst.tolerance, up=True),
+        dtype=str(run.dtype).removeprefix("torch."),
+        reason=None if holds else worst.mismatch or f"the two sides differ by {one_digit(worst.error):g}{where}",
+    )
+
+
+def block_sums(stack: Stack) -> Iterator[Check]:
+    """The block's sum, one check for each distinct expression among the blocks."""
+    expressions = [expression(stack, index) for index in range(len(stack))]
+    for text in dict.fromkeys(expressions):
+
+        def total(block: Block, text: str = text) -> Pair | None:
+            if expressions[block.index] != text:
+                return None
+            entering, leaving = block.value("", "layer_input"), block.value("", "layer_output")
+            if entering is None or leaving is None:
+                return None
+            whole: torch.Tensor = entering
+            for factor in _on_the_sum(block):
+                whole = whole * factor
+            for place, contribution in enumerate(block.stack.contributions[block.index]):
+                added = block.value(contribution.host, contribution.name)
+                if added is None:
+                    return None
+                whole = whole + added * factors(block.run, block.stack, block.index, place)
+            return whole, leaving
+
+        yield Check("block sum", text, total)
+
+
+def _on_the_sum(block: Block) -> list[float | torch.Tensor]:
+    from .edits import factor_value
+
+    return [factor_value(block.stack, block.index, f.name, f.kind) for f in block.stack.anatomy[block.index].factors]
+
+
+def expression(stack: Stack, index: int) -> str:
+    """The block's sum over standard names, as the page writes it."""
+    prefix = "vision." if "vision" in stack.label else ""
+    anatomy = stack.anatomy[index]
+    parts = [f"{prefix}layers[i].input"]
+    for contribution in stack.contributions[index]:
+        name = f"{contribution.host}.{contribution.name}" if contribution.host else contribution.name
+        parts.append(" * ".join([name, *(factor.name for factor in contribution.term.factors)]))
+    body = " + ".join(parts)
+    if anatomy.factors:
+        body = " * ".join([f"({body})", *(factor.name for factor in anatomy.factors)])
+    return f"{body} == layer_output"

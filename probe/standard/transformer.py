@@ -1,0 +1,212 @@
+"""The standardized transformer: any supported model on nnsight, with one set of names for its parts and values."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from nnsight.modeling.transformers import TransformersModel
+
+from ..errors import ProbeError
+from .hosts import Host
+from .printing import printout
+from .value import StandardValue
+
+if TYPE_CHECKING:
+    from ..checkpoints import Loaded
+
+
+class StandardizedTransformer(TransformersModel, Host):
+    """A loaded model whose modules and values answer to the standard names.
+
+    ``model.layers[i].self_attn.attention_output`` reads and writes the same thing on every family; ``model.vision``
+    is the tower of a vision-language checkpoint. Values are read inside ``with model.trace(prompt):``.
+
+    Args:
+        checkpoint: what :func:`probe.checkpoints.load` returned, or a name it can load: a Hub id, a local directory,
+            a GGUF file.
+        load: passed on to :func:`probe.checkpoints.load` for a name, e.g. ``attn="sdpa"``, ``device="cuda"``.
+
+    Raises:
+        ProbeError: the name cannot be loaded, or its family has no module.
+    """
+
+    logits = StandardValue("Logits", "output['logits']", "The logits the model returns, after anything it does past lm_head (a softcap, a scale)")
+    token_embeddings = StandardValue("Residual", "embed_tokens.output", "The embedding module's output; layers[0].input is what enters the first block")
+    final_norm_output = StandardValue("Residual", "norm.output", "The residual stream after the final norm, what lm_head reads")
+    lm_head_output = StandardValue("Logits", "lm_head.output", "The head's logits before anything the model does past lm_head (a softcap, a scale)")
+    next_token_probs = StandardValue(
+        "NextTokenProbs",
+        "output['logits']",
+        "The next-token distribution at the last position; derived, read-only",
+        derive=lambda host, logits: logits[:, -1].float().softmax(-1),
+    )
+    input_ids = StandardValue("Tokens", "inputs[1]['input_ids']", "The token ids the model was called with")
+    attention_mask = StandardValue("Tokens", "inputs[1]['attention_mask']", "The attention mask the model was called with; zeros are padding")
+    input_size = StandardValue(
+        "scalar", "inputs[1]['input_ids']", "[batch, seq] of the current call; read-only", derive=lambda host, ids: list(ids.shape[:2])
+    )
+
+    def __init__(self, checkpoint: Loaded | str, **load: Any) -> None:
+        if isinstance(checkpoint, str):
+            from ..checkpoints import load as load_checkpoint
+            from ..checkpoints import resolve
+
+            checkpoint = load_checkpoint(resolve(checkpoint), **load)
+        self.loaded = checkpoint
+        self.family = family_module(checkpoint.target.family)
+        self._call_size: tuple[int, int] | None = None
+        super().__init__(
+            checkpoint.module,
+            task=checkpoint.task,
+            tokenizer=checkpoint.tokenizer,
+            processor=checkpoint.processor,
+            rename=self.family.RENAME,
+            envoys=self.family.ENVOYS,
+        )
+        self._module.register_forward_pre_hook(self._note_size, with_kwargs=True)
+
+    def _note_size(self, _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        tensor = kwargs.get("input_ids", kwargs.get("inputs_embeds", args[0] if args else None))
+        if isinstance(tensor, torch.Tensor):
+            self._call_size = (int(tensor.shape[0]), int(tensor.shape[1]))
+
+    @property
+    def text_config(self) -> Any:
+        return self._module.config.get_text_config()
+
+    @property
+    def has_vision(self) -> bool:
+        """Whether the loaded checkpoint has a vision tower under its standard name."""
+        return "vision" in self._aliases
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    @property
+    def hidden_size(self) -> int:
+        return int(self.text_config.hidden_size)
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.text_config.vocab_size)
+
+    @property
+    def num_heads(self) -> int:
+        return int(self.layers[0].self_attn.num_heads)
+
+    @property
+    def num_kv_heads(self) -> int:
+        return int(self.layers[0].self_attn.num_kv_heads)
+
+    @property
+    def head_dim(self) -> int:
+        return int(self.layers[0].self_attn.head_dim)
+
+    @property
+    def qk_head_dim(self) -> int:
+        return int(self.layers[0].self_attn.qk_head_dim)
+
+    @property
+    def intermediate_size(self) -> int:
+        """Width of the dense MLP, as the family module defines it; the config's ``intermediate_size`` otherwise."""
+        if hasattr(self.family, "intermediate_size"):
+            return int(self.family.intermediate_size(self))
+        return int(self.text_config.intermediate_size)
+
+    @property
+    def layer_types(self) -> list[str]:
+        """One entry a block: the config's own, or `full_attention` throughout."""
+        declared = getattr(self.text_config, "layer_types", None)
+        return list(declared) if declared else ["full_attention"] * self.num_layers
+
+    def hosts(self) -> Iterable[tuple[str, int | None, Host]]:
+        """Every host of the model as ``(label, block, envoy)``: ``("model.layers[i].mlp", 3, …)``."""
+        yield "model", None, self
+        yield from _below("model.layers[i]", self.layers)
+        if self.has_vision:
+            yield "model.vision", None, self.vision
+            yield from _below("model.vision.layers[i]", self.vision.layers)
+
+    def support(self) -> dict[str, Any]:
+        """For every host and value: None where it can be read, else the reason; by block where blocks differ."""
+        found: dict[str, dict[str, dict[int | None, str | None]]] = {}
+        for label, block, host in self.hosts():
+            for name, value in host.standard_values().items():
+                found.setdefault(label, {}).setdefault(name, {})[block] = host.refusal(value)
+        return {
+            label: {name: _same_or_by_block(reasons) for name, reasons in values.items()} for label, values in found.items()
+        }
+
+    def project_on_vocab(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The logits a residual stream would give: final norm, head, and what the model does past it.
+
+        Args:
+            hidden: ``[…, hidden_size]``.
+
+        Returns:
+            ``[…, vocab_size]``.
+        """
+        return self.after_head(self.lm_head(self.norm(hidden)))
+
+    def after_head(self, logits: torch.Tensor) -> torch.Tensor:
+        """What the model does to the head's logits: a softcap where the text config has one."""
+        cap = getattr(self.text_config, "final_logit_softcapping", None)
+        return logits if cap is None else torch.tanh(logits / cap) * cap
+
+    def skip_layers(self, start: int, end: int | None = None) -> None:
+        """Inside a trace: blocks ``start`` to ``end`` (included) hand their input on unchanged."""
+        for index in range(start, (start if end is None else end) + 1):
+            block = self.layers[index]
+            block.skip(block.layer_input)
+
+    def steer(self, layers: int | Sequence[int], vector: torch.Tensor, factor: float = 1.0, positions: Any = slice(None)) -> None:
+        """Inside a trace: add ``factor * vector`` to the stream leaving each of ``layers``, at ``positions``.
+
+        Args:
+            layers: one block or several, in ascending order.
+            vector: ``[hidden_size]`` or anything that broadcasts to ``[batch, seq, hidden_size]``.
+            factor: multiplies the vector.
+            positions: index into the sequence axis.
+        """
+        for index in [layers] if isinstance(layers, int) else layers:
+            self.layers[index].layer_output[:, positions] += factor * vector
+
+    def __repr__(self) -> str:
+        return printout(self)
+
+
+def family_module(family: str) -> ModuleType:
+    """The module of a family, by the model_type of its text model.
+
+    Raises:
+        ProbeError: there is none.
+    """
+    try:
+        return importlib.import_module(f"families.{family}")
+    except ModuleNotFoundError as error:
+        if error.name != f"families.{family}":
+            raise
+        raise ProbeError(f"There is no module families/{family}.py: add one, or choose a checkpoint of a family that `python -m probe list` names.") from error
+
+
+def _below(label: str, blocks: Any) -> Iterable[tuple[str, int, Host]]:
+    for index, block in enumerate(blocks):
+        yield from _descend(label, index, block)
+
+
+def _descend(label: str, index: int, envoy: Any) -> Iterable[tuple[str, int, Host]]:
+    if isinstance(envoy, Host):
+        yield label, index, envoy
+    named = {path: alias for alias, path in envoy._aliases.items()}
+    for name, child in envoy._named_children():
+        yield from _descend(f"{label}.{named.get(name, name)}", index, child)
+
+
+def _same_or_by_block(reasons: dict[int | None, str | None]) -> Any:
+    distinct = set(reasons.values())
+    return distinct.pop() if len(distinct) == 1 else reasons
