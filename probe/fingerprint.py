@@ -24,7 +24,16 @@ from probe import registry, store
 
 PROBE = Path(__file__).resolve().parent
 # What carries or shows results without deciding them.
-_LIGHT = {"__main__.py", "cli.py", "fingerprint.py", "progress.py", "refresh.py", "render"}
+_LIGHT = {
+    "__main__.py",
+    "arguments.py",
+    "cli.py",
+    "fingerprint.py",
+    "progress.py",
+    "refresh.py",
+    "render",
+    "show.py",
+}
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ def _parts(family: str, options: Mapping[str, Any]) -> Iterator[tuple[str, bytes
     yield "options", store.canonical(dict(options)).encode()
     yield "python", f"{sys.version} {platform.machine()}".encode()
     yield "packages", "\n".join(_installed()).encode()
-    yield from _code()
+    yield from _code(family)
     declared = registry.get(family)
     for path in _modules(declared.path):
         yield f"families/{path.name}", path.read_bytes()
@@ -94,13 +103,25 @@ def _installed() -> tuple[str, ...]:
     return tuple(sorted({name for folder in folders for name in os.listdir(folder) if name.endswith(".dist-info")}))
 
 
-def _code() -> Iterator[tuple[str, bytes]]:
+def _code(family: str) -> Iterator[tuple[str, bytes]]:
     for folder, folders, files in os.walk(PROBE):
         here = Path(folder)
         skipped = _LIGHT if here == PROBE else set()
         folders[:] = sorted(set(folders) - skipped - {"__pycache__"})
         for name in sorted(name for name in set(files) - skipped if not name.startswith(".")):
-            yield f"probe/{(here / name).relative_to(PROBE).as_posix()}", (here / name).read_bytes()
+            content = (here / name).read_bytes()
+            if name.endswith(".lock.json"):
+                content = _own(content, family)
+            yield f"probe/{(here / name).relative_to(PROBE).as_posix()}", content
+
+
+def _own(lock: bytes, family: str) -> bytes:
+    """The family's entries of a lock file, whose keys are ``FAMILY/TWIN``; all of one that cannot be read."""
+    try:
+        entries = json.loads(lock)
+        return store.canonical({key: entries[key] for key in entries if key.startswith(f"{family}/")}).encode()
+    except (ValueError, TypeError, AttributeError):
+        return lock
 
 
 def _modules(path: Path) -> list[Path]:

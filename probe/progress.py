@@ -32,7 +32,7 @@ class Bar:
         self._finished = 0
         self._started = time.monotonic()
         self._bar: Any = None
-        if sys.stderr.isatty():
+        if jobs and sys.stderr.isatty():
             from tqdm import tqdm
 
             layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}"

@@ -12,6 +12,7 @@ import os
 import traceback
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from probe import fingerprint, store
@@ -67,6 +68,7 @@ class Plan:
         inputs: its fingerprint; None for a run of a single checkpoint, which leaves no stamp.
         kept: digests of the records that are current, by checkpoint.
         only: the checkpoints to run; None for all.
+        spared: the checkpoints whose record is of real weights that are not installed here, and so is kept.
     """
 
     family: str
@@ -74,6 +76,7 @@ class Plan:
     kept: dict[str, str] = field(default_factory=dict)
     only: list[str] | None = None
     jobs: list[Job] = field(default_factory=list)
+    spared: list[str] = field(default_factory=list)
 
     @property
     def current(self) -> bool:
@@ -112,9 +115,9 @@ def plan(family: str, options: Options, force: bool) -> Plan:
     return Plan(family, inputs, kept, stale)
 
 
-def single(checkpoint: str, family: str | None) -> Plan:
+def single(checkpoint: str, family: str | None, options: Options) -> Plan:
     """A plan for one checkpoint, whose family is read off it where none is given."""
-    target = heavy("probe.checkpoints").resolve(checkpoint, family)
+    target = heavy("probe.checkpoints").resolve(checkpoint, family, offline=options.offline)
     store.file_stem(target.id)
     return Plan(target.family, jobs=[Job(target.family, target.id, target)])
 
@@ -123,12 +126,25 @@ def find_jobs(found: Plan) -> None:
     """Fill in a plan's jobs."""
     if found.jobs or found.current:
         return
-    targets = heavy("probe.checkpoints").targets(found.family)
-    found.jobs = [
-        Job(found.family, target.id, target) for target in targets if found.only is None or target.id in found.only
-    ]
-    if not found.jobs:
+    for target in heavy("probe.checkpoints").targets(found.family):
+        if found.only is not None and target.id not in found.only:
+            continue
+        path = store.record_path(found.family, target.id)
+        if target.kind == "config" and _ran_weights(path):
+            found.kept[target.id] = store.file_digest(path) or ""
+            found.spared.append(target.id)
+        else:
+            found.jobs.append(Job(found.family, target.id, target))
+    if not found.jobs and not found.kept:
         raise ProbeError(f"The family {found.family} has no checkpoint that can be probed here.")
+
+
+def _ran_weights(path: Path) -> bool:
+    """Whether a record is of real weights, which say more than a build without any could."""
+    try:
+        return bool(store.read_json(path)["checkpoint"]["kind"] == "weights")
+    except (ProbeError, KeyError, TypeError):
+        return False
 
 
 def run(plans: list[Plan], options: Options, workers: int) -> Iterator[tuple[Plan, list[Outcome]]]:

@@ -70,10 +70,10 @@ def targets(family: str) -> list[Target]:
     return [Target(family, "tiny"), Target(family, "tiny-two"), Target(family, f"org/{family}-big", "config")]
 
 
-def resolve(name: str, family: str | None = None) -> Target:
+def resolve(name: str, family: str | None = None, *, offline: bool = False) -> Target:
     if name == "nowhere":
         raise ProbeError("There is no checkpoint nowhere.")
-    return Target(family or "beta_text", name)
+    return Target(family or "beta_text", name, "weights" if name.startswith("org/") else "tiny")
 
 
 def probe_target(target: Target, *, progress: Any, **options: Any) -> schema.Record:
@@ -107,7 +107,8 @@ def record(target: Target, options: dict[str, Any]) -> schema.Record:
         family=target.family,
         about=schema.About(title="T", subtitle="S", module="m", doc=os.environ.get("FAKE_MARK", ""), checkpoints=[]),
         checkpoint=schema.Checkpoint(
-            id=target.id, kind="tiny", architecture="A", model_type="a", task="text-generation", digest="0",
+            id=target.id, kind="weights" if target.kind == "weights" else "tiny", architecture="A", model_type="a",
+            task="text-generation", digest="0",
             dtype=options["dtype"] or "float32", parameters=1, attn=options["attn"] or "sdpa", prompt="é",
         ),
         provenance=schema.Provenance(torch="1", transformers="1", nnsight="1", device="cpu", python="3"),

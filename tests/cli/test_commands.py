@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -136,3 +137,25 @@ def test_constraints_pin_every_dependency() -> None:
     for requirement in [*project["dependencies"], *(name for extra in extras for name in extra)]:
         name = requirement.split(">=")[0].split("==")[0]
         assert "==" in requirement or name.lower() in pinned, requirement
+
+
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(world: World) -> None:
+    process = world.start("alpha_text")
+    _, err = process.communicate(timeout=60)
+    assert err.splitlines()[0] == "loading the libraries"
+    assert "alpha_text · tiny (1/3, " in err and "\r" not in err
+
+    master, slave = os.openpty()
+    terminal = subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.fake_main", "alpha_text", "--force"],
+        cwd=ROOT, env={**os.environ, "FAKE_FAMILIES": str(world.families)}, stdout=subprocess.PIPE, stderr=slave,
+    )  # fmt: skip
+    os.close(slave)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal's end
+        while True:
+            shown += os.read(master, 65536)
+    os.close(master)
+    terminal.wait(timeout=60)
+    assert terminal.stdout is not None and "3 checkpoints probed" in terminal.stdout.read().decode()
+    assert "alpha_text · tiny-two: halfway  50%" in shown.decode(errors="replace")

@@ -29,6 +29,7 @@ def code(world: World, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(fingerprint, "PROBE", copy)
     (copy / "measure").mkdir(exist_ok=True)
     (copy / "measure" / "some.py").write_text("x = 1\n")
+    (copy / "measure" / "pins.lock.json").write_text('{"alpha_text/tiny": 1, "beta_text/tiny": 1}')
     (copy / "render").mkdir(exist_ok=True)
     return copy
 
@@ -47,10 +48,11 @@ def test_nothing_changed(world: World, code: Path) -> None:
     assert "3 records current" in result.out and world.probed() == []
 
 
-CHANGES: dict[str, Callable[[World, Path], None]] = {
+CHANGES: dict[str, Callable[[World, Path], object]] = {
     "the probe's code": lambda world, code: _add(code / "measure" / "some.py"),
     "new code": lambda world, code: (code / "measure" / "more.py").write_text(""),
     "data of the probe": lambda world, code: (code / "measure" / "table.json").write_text("{}"),
+    "a pin": lambda world, code: (code / "measure" / "pins.lock.json").write_text('{"alpha_text/tiny": 2}'),
     "the schema": lambda world, code: _add(code / "schema.py"),
     "how records are written": lambda world, code: _add(code / "store.py"),
     "the family": lambda world, code: _add(world.families / "alpha_text.py"),
@@ -62,7 +64,7 @@ CHANGES: dict[str, Callable[[World, Path], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_runs_again(world: World, code: Path, change: Callable[[World, Path], None]) -> None:
+def test_a_change_runs_again(world: World, code: Path, change: Callable[[World, Path], object]) -> None:
     world.run("alpha_text")
     world.probed()
     change(world, code)
@@ -70,9 +72,10 @@ def test_a_change_runs_again(world: World, code: Path, change: Callable[[World, 
     assert world.probed() == ALPHA
 
 
-UNRELATED: dict[str, Callable[[World, Path], None]] = {
+UNRELATED: dict[str, Callable[[World, Path], object]] = {
     "another family": lambda world, code: _add(world.families / "beta_text.py"),
     "another family's config": lambda world, code: _add(world.families / "configs" / "org__beta_text-big.json", " "),
+    "another pin": lambda world, code: (code / "measure" / "pins.lock.json").write_text('{"alpha_text/tiny": 1}'),
     "another source": lambda world, code: _add(world.families / "configs" / "SOURCES.tsv", "other.json\tx\n"),
     "the notes": lambda world, code: (world.families / "alpha_text.md").write_text("Notes"),
     "the renderer": lambda world, code: (code / "render" / "page.py").write_text(""),
@@ -82,7 +85,7 @@ UNRELATED: dict[str, Callable[[World, Path], None]] = {
 
 
 @pytest.mark.parametrize("change", UNRELATED.values(), ids=UNRELATED)
-def test_an_unrelated_change_does_not(world: World, code: Path, change: Callable[[World, Path], None]) -> None:
+def test_an_unrelated_change_does_not(world: World, code: Path, change: Callable[[World, Path], object]) -> None:
     world.run("alpha_text")
     world.probed()
     change(world, code)

@@ -39,6 +39,16 @@ def test_one_checkpoint_and_the_family_read_off_it(world: World) -> None:
     assert set(world.records()) == {"beta_text/org--new.json"}
 
 
+def test_a_record_of_real_weights_is_kept_where_they_are_not_installed(world: World) -> None:
+    world.run("alpha_text", "--checkpoint", "org/alpha_text-big")
+    before = world.records()
+    world.probed()
+    assert "org/alpha_text-big is of real weights" in world.run("alpha_text").out
+    assert world.probed() == ["alpha_text tiny", "alpha_text tiny-two"]
+    assert before.items() <= world.records().items()
+    assert "3 records current" in world.run("alpha_text").out
+
+
 def test_json_prints_and_writes_nothing(world: World) -> None:
     many = world.run("alpha_text", "--json")
     assert [record["checkpoint"]["id"] for record in json.loads(many.out)] == ["org/alpha_text-big", "tiny", "tiny-two"]

@@ -1,0 +1,131 @@
+"""The commands that only show: one value of a run, the families, the records' schema."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from typing import Any
+
+from probe import refresh, registry, store
+from probe.arguments import Parser, add_load_options, load_options, whole
+from probe.errors import ProbeError
+from probe.progress import Bar
+
+
+def read(given: list[str]) -> int:
+    """``python -m probe read``."""
+    parser = Parser(
+        prog="python -m probe read",
+        description="Run one checkpoint and show one value: where it is read, its shape, its statistics.",
+    )
+    parser.add_argument("family", metavar="FAMILY", help="model_type of a text model, as `list` shows")
+    parser.add_argument("value", metavar="VALUE", help="name of a value, such as attention_output")
+    add_load_options(parser)
+    parser.add_argument(
+        "--layer", type=whole(0, "a block"), metavar="I", help="block to read (default: the first that has the value)"
+    )
+    parser.add_argument("--prompt", metavar="TEXT", help="text to run (default: the probe's own)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    found = parser.read(given)
+    registry.get(found.family)
+    known = _known_values(found.family)
+    if known and found.value.rpartition(".")[2] not in known:
+        near = registry.nearest(found.value, sorted(known))
+        raise ProbeError(f"No record of {found.family} has a value {found.value!r}{near}.")
+
+    options = load_options(found)
+    with Bar(1, "loading the libraries") as bar:
+        checkpoints = refresh.heavy("probe.checkpoints")
+        if found.checkpoint:
+            target = checkpoints.resolve(found.checkpoint, found.family, offline=options.offline)
+        else:
+            target = checkpoints.targets(found.family)[0]
+        bar.starts(f"reading {found.value} on {target.id}")
+        reading = refresh.heavy("probe.measure").read_value(
+            target,
+            found.value,
+            layer=found.layer,
+            prompt=found.prompt,
+            attn=options.attn,
+            dtype=options.dtype,
+            device=options.device,
+            offline=options.offline,
+        )
+    data = {
+        "family": found.family,
+        "checkpoint": target.id,
+        "value": found.value,
+        "location": reading.location,
+        "read_at": reading.read_at,
+        "shape": list(reading.shape),
+        "dtype": str(reading.dtype),
+        "stats": {name: number if math.isfinite(number) else None for name, number in reading.stats.items()},
+        "top": [[token, probability] for token, probability in reading.top],
+    }
+    print(store.canonical(data) if found.json else _lines(data, reading.stats), end="")
+    return 0
+
+
+def _known_values(family: str) -> set[str]:
+    """The names of the values in a family's records; empty where it has none that can be read."""
+    known: set[str] = set()
+    for path in store.record_files(family):
+        with contextlib.suppress(ProbeError, KeyError, TypeError):
+            data = store.read_json(path)
+            known |= {row["name"] for part in (data, data.get("vision") or {}) for row in part.get("values", [])}
+    return known
+
+
+def _lines(data: dict[str, Any], stats: dict[str, float]) -> str:
+    top = enumerate(data["top"], 1)
+    rows = [
+        ("read at", data["read_at"]),
+        ("location", data["location"]),
+        ("shape", f"[{', '.join(map(str, data['shape']))}] {data['dtype']}"),
+        *((name, f"{number:.6g}") for name, number in stats.items()),
+        *((f"top {place}", f"{probability:7.2%}  {token!r}") for place, (token, probability) in top),
+    ]
+    width = max(len(name) for name, _ in rows)
+    head = f"{data['value']} of {data['checkpoint']} ({data['family']})\n"
+    return head + "".join(f"  {name:<{width}}  {text}\n" for name, text in rows)
+
+
+def families(given: list[str]) -> int:
+    """``python -m probe list``."""
+    parser = Parser(prog="python -m probe list", description="The families, their checkpoints, and which have records.")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    found = parser.read(given)
+    rows: list[dict[str, Any]] = []
+    for family in registry.families():
+        have = {path.stem for path in store.record_files(family.name)}
+        listed = [*family.twins, *family.checkpoints]
+        listed += sorted(have - set(map(store.file_stem, listed)))
+        checkpoints = [{"id": name, "record": store.file_stem(name) in have} for name in listed]
+        rows.append({"family": family.name, "title": family.title, "checkpoints": checkpoints})
+    if found.json:
+        sys.stdout.write(store.canonical(rows))
+        return 0
+    for row in rows:
+        print(f"{row['family']}  {row['title']}")
+        for checkpoint in row["checkpoints"]:
+            print(f"  {'●' if checkpoint['record'] else '○'} {checkpoint['id']}")
+    print("● has a record   ○ has none here")
+    return 0
+
+
+def schema(given: list[str]) -> int:
+    """``python -m probe schema``."""
+    parser = Parser(prog="python -m probe schema", description="Write the JSON schema of a record beside the records.")
+    parser.add_argument("--json", action="store_true", help="print it and write nothing")
+    found = parser.read(given)
+    from probe.schema import json_schema
+
+    text = store.canonical(json_schema())
+    if found.json:
+        sys.stdout.write(text)
+        return 0
+    path = store.records_dir() / "schema.json"
+    changed = store.write_all({path: text})
+    print(f"{path}: {'written' if changed else 'current'}.")
+    return 0
