@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import termios
 import tomllib
 from pathlib import Path
 
@@ -146,6 +147,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(world: World) -> No
     assert "alpha_text · tiny (1/3, " in err and "\r" not in err
 
     master, slave = os.openpty()
+    termios.tcsetwinsize(slave, (24, 100))
     terminal = subprocess.Popen(
         [sys.executable, "-m", "tests.cli.fake_main", "alpha_text", "--force"],
         cwd=ROOT, env={**os.environ, "FAKE_FAMILIES": str(world.families)}, stdout=subprocess.PIPE, stderr=slave,
