@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from transformers.models.gemma3.modeling_gemma3 import Gemma3Attention, Gemma3DecoderLayer, Gemma3MLP
 from transformers.models.siglip.modeling_siglip import SiglipAttention, SiglipEncoderLayer, SiglipMLP, SiglipVisionModel
 
+from probe.measure.identities import Check, Pair
+from probe.measure.run import Run
 from probe.standard.hosts import PostNormedAttention, PostNormedMlp, SandwichLayer
 from probe.standard.value import StandardValue
 from probe.standard.vision import Vision, VisionAttention, VisionLayer, VisionMlp
@@ -114,3 +117,15 @@ ENVOYS: dict[type, type] = {
     SiglipMLP: VisionMlp,
 }
 """Which host serves the values of each native class."""
+
+
+def _patches(run: Run) -> Pair | None:
+    embedded = run.root("patch_embeddings", "model.vision")
+    if embedded is None:
+        return None
+    with torch.no_grad():
+        grid = run.model.vision.embeddings.patch_embedding._module(run.inputs["pixel_values"].to(run.dtype)).float()
+    return grid.flatten(2).transpose(1, 2), embedded
+
+
+VISION_CHECKS = (Check("patches", "patch_embedding(pixel_values), flat over the grid == vision.patch_embeddings", root=_patches),)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers.models.llama4.modeling_llama4 import (
     Llama4TextAttention,
     Llama4TextDecoderLayer,
@@ -19,6 +20,8 @@ from transformers.models.llama4.modeling_llama4 import (
     Llama4VisionModel,
 )
 
+from probe.measure.identities import Block, Check, Pair
+from probe.measure.run import Run
 from probe.standard.hosts import Attention, Layer
 from probe.standard.hosts import Mlp as DenseMlp
 from probe.standard.value import StandardValue, Unserved
@@ -202,3 +205,51 @@ ENVOYS: dict[type, type] = {
 def intermediate_size(model: StandardizedTransformer) -> int:
     """The dense MLP's width, `intermediate_size_mlp`; this config's `intermediate_size` is the experts'."""
     return int(model.text_config.intermediate_size_mlp)
+
+
+def _router(block: Block) -> Pair | None:
+    entering, logits = block.value("", "mlp_input"), block.value("mlp", "router_logits")
+    if entering is None or logits is None:
+        return None
+    router: Any = block.part("mlp.router")
+    return entering @ router.weight.float().T, logits
+
+
+def _choice(block: Block) -> Pair | None:
+    logits, indices = block.value("mlp", "router_logits"), block.value("mlp", "expert_indices")
+    return None if logits is None or indices is None else (logits.topk(indices.shape[-1]).indices.float(), indices.float())
+
+
+def _routed(block: Block) -> Pair | None:
+    entering, logits, routed = block.value("", "mlp_input"), block.value("mlp", "router_logits"), block.value("mlp", "routed_output")
+    indices = block.value("mlp", "expert_indices")
+    if entering is None or logits is None or routed is None or indices is None:
+        return None
+    scores = torch.zeros_like(logits).scatter(-1, indices, logits.gather(-1, indices).sigmoid())
+    scaled = entering.flatten(0, 1)[None] * scores.flatten(0, 1).T[..., None]
+    out = block.apply(block.part("mlp.experts"), scaled.flatten(0, 1))
+    return out.unflatten(0, scaled.shape[:2]).sum(0).view_as(routed), routed
+
+
+def _mixture(block: Block) -> Pair | None:
+    shared, routed, added = (block.value("mlp", name) for name in ("shared_expert_output", "routed_output", "mlp_output"))
+    return None if shared is None or routed is None or added is None else (shared + routed, added)
+
+
+def _patches(run: Run) -> Pair | None:
+    embedded = run.root("patch_embeddings", "model.vision")
+    if embedded is None:
+        return None
+    with torch.no_grad():
+        return run.model.vision.patch_embed._module(run.inputs["pixel_values"].to(run.dtype)).float(), embedded
+
+
+BLOCK_CHECKS = (
+    Check("router", "mlp_input @ router.weight.T == router_logits", _router),
+    Check("expert choice", "topk(router_logits) == expert_indices", _choice),
+    Check("routed sum", "sum over experts of experts[e](mlp_input * sigmoid(router_logits[e]) if e in expert_indices else 0) == routed_output", _routed),
+    Check("mixture", "shared_expert_output + routed_output == mlp_output", _mixture),
+)
+"""Identities of the mixture, beside the general ones."""
+
+VISION_CHECKS = (Check("patches", "patch_embed(pixel_values) == vision.patch_embeddings", root=_patches),)

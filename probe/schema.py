@@ -189,6 +189,7 @@ class Experiment(Part):
     verdict: Literal["yes", "no", "n/a", "inconclusive"]
     blocks: list[int] | None = Field(None, description="the blocks it holds on; null where it is not a property of blocks")
     measured: dict[str, Scalar | list[Scalar]] = {}
+    explained: dict[str, str] = Field({}, description="for a measured number that a config entry names: the entry's name; the two were compared and are equal")
     statement: str | None = Field(None, description="one sentence; required for yes and inconclusive")
 
     @model_validator(mode="after")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
+from .anatomy import BlockAnatomy
 from .identities import Block, Check, Pair
 from .run import Run, Stack
 
@@ -15,20 +17,22 @@ HIDDEN = 1e30
 
 def block_checks(stack: Stack) -> Iterator[Check]:
     """Checks over one block, in the order of a forward pass."""
+    first, second = _first_of(stack, "attention"), _first_of(stack, "mlp", "moe")
     yield Check("stream between blocks", "layers[i].layer_input == layers[i-1].layer_output", _continues)
-    yield Check("norm before the first sublayer", "{pre_norm}(layer_input) == attention_norm_output", _first_norm)
+    yield Check("norm before the first sublayer", f"{first.pre_norm}(layer_input) == attention_norm_output", _first_norm)
     yield Check("scores", "attention_scores == s * attention_queries @ attention_keys.T where not masked", _scores)
     yield Check("pattern", "softmax(attention_scores) == attention_probabilities", _pattern)
     yield Check("pattern rows", "attention_probabilities.sum(key) == 1", _rows)
     yield Check("head outputs", "attention_probabilities @ attention_values == attention_head_outputs", _heads)
     yield Check("premix", "attention_head_outputs == attention_premix", _premix)
-    yield Check("output projection", "{post_norm}(o_proj(attention_premix)) == attention_output", _projection)
+    yield Check("output projection", f"{_through(first.post_norm, 'o_proj(attention_premix)')} == attention_output", _projection)
     yield Check("stream inside the block", "layer_input + attention_output == layer_mid", _mid)
-    yield Check("norm before the MLP", "{pre_norm}(layer_mid) == mlp_norm_output", _second_norm)
+    yield Check("norm before the MLP", f"{second.pre_norm}(layer_mid) == mlp_norm_output", _second_norm)
     yield Check("input of the MLP", "mlp_norm_output == mlp_input", _mlp_input)
     yield Check("activation", "act_fn(gate_proj(mlp_input)) == mlp_activation", _activation)
     yield Check("neurons", "mlp_activation * up_proj(mlp_input) == mlp_neurons", _neurons)
-    yield Check("down projection", "{post_norm}(down_proj(mlp_neurons)) == mlp_output", _down)
+    yield Check("down projection", f"{_through(second.post_norm, 'down_proj(mlp_neurons)')} == mlp_output", _down)
+    yield Check("shared expert", "down_proj(mlp_neurons) == shared_expert_output", _shared_expert)
 
 
 def _continues(block: Block) -> Pair | None:
@@ -145,26 +149,41 @@ def _neurons(block: Block) -> Pair | None:
 
 
 def _down(block: Block) -> Pair | None:
-    """On a plain MLP the contribution itself; beside or inside a mixture, the shared expert's output."""
+    neurons, added = block.value("mlp", "mlp_neurons"), block.value("mlp", "mlp_output")
+    if neurons is None or added is None or _sublayer(block, "mlp").kind is None:
+        return None
+    return block.apply(_sublayer(block, "mlp").post_norm, block.apply(block.part("mlp.down_proj"), neurons)), added
+
+
+def _shared_expert(block: Block) -> Pair | None:
     host = _dense(block)
     neurons, shared = block.value(host, "mlp_neurons"), block.value("mlp", "shared_expert_output")
-    if neurons is None:
-        return None
-    down = block.apply(block.part(f"{host}.down_proj"), neurons)
-    if shared is not None:
-        return down, shared
-    added = block.value("mlp", "mlp_output")
-    return None if added is None else (block.apply(_sublayer(block, "mlp").post_norm, down), added)
+    return None if neurons is None or shared is None else (block.apply(block.part(f"{host}.down_proj"), neurons), shared)
 
 
-class _None:
-    pre_norm = None
-    post_norm = None
+@dataclass(frozen=True)
+class Norms:
+    """The norms around a sublayer, as derived; all None where a block has no such sublayer."""
+
+    kind: str | None = None
+    pre_norm: str | None = None
+    post_norm: str | None = None
 
 
-def _sublayer(block: Block, *kinds: str) -> object:
-    terms = block.stack.anatomy[block.index].terms
-    return next((term for term in terms if term.kind in kinds), _None)
+def _norms(anatomy: BlockAnatomy, kinds: tuple[str, ...]) -> Norms:
+    return next((Norms(term.kind, term.pre_norm, term.post_norm) for term in anatomy.terms if term.kind in kinds), Norms())
+
+
+def _sublayer(block: Block, *kinds: str) -> Norms:
+    return _norms(block.stack.anatomy[block.index], kinds)
+
+
+def _first_of(stack: Stack, *kinds: str) -> Norms:
+    return next((found for anatomy in stack.anatomy if (found := _norms(anatomy, kinds)).kind), Norms())
+
+
+def _through(norm: str | None, inner: str) -> str:
+    return inner if norm is None else f"{norm}({inner})"
 
 
 def root_checks(run: Run) -> Iterator[Check]:

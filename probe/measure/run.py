@@ -92,6 +92,7 @@ class Run:
     readings: Readings
     text: Stack
     vision: Stack | None
+    used: set[tuple[str, str]] = field(default_factory=set)
 
     def stacks(self) -> Iterator[Stack]:
         yield self.text
@@ -101,6 +102,7 @@ class Run:
     def root(self, name: str, host: str = "model") -> Any:
         """A value of the root, or of the tower, in float32; None where this load has none."""
         value = self.readings.get(Key(host, None, name))
+        self.used.add((host, name))
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return value.float()
         return value

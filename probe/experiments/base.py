@@ -1,0 +1,89 @@
+"""What an experiment is: a question about a checkpoint that a run answers, with numbers.
+
+An experiment looks at a :class:`~probe.measure.run.Run` (every value of one forward, and the derived wiring) and may run
+the model again on changed inputs, weights or positions. It answers by what it saw, never by a class name or a flag; a
+config entry may only explain a number that was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..measure.run import Run
+from ..schema import Experiment
+
+Answer = Literal["yes", "no", "n/a", "inconclusive"]
+Measured = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one experiment found.
+
+    Attributes:
+        verdict: the answer.
+        blocks: the blocks it holds on; None where it is not a property of blocks.
+        measured: the numbers, rounded so that two machines agree.
+        explained: measured number -> the config entry that names it; only where the two were compared and are equal.
+        why: the reason of an inconclusive verdict, or of `n/a`.
+    """
+
+    verdict: Answer
+    blocks: list[int] | None = None
+    measured: Measured = field(default_factory=dict)
+    explained: dict[str, str] = field(default_factory=dict)
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """One property a reader must know, and the experiment that decides it.
+
+    Attributes:
+        slug: its fixed name.
+        label: the chip's text.
+        about: `text` or `vision`.
+        run: the experiment.
+        say: one sentence from the measured numbers, the blocks it holds on, and the number of blocks.
+    """
+
+    slug: str
+    label: str
+    about: Literal["text", "vision"]
+    run: Callable[[Run], Verdict]
+    say: Callable[[Measured, list[int] | None, int], str]
+
+    def record(self, verdict: Verdict, blocks: int) -> Experiment:
+        """The verdict as the record holds it."""
+        statement = verdict.why
+        if verdict.verdict == "yes":
+            statement = self.say(verdict.measured, verdict.blocks, blocks)
+        return Experiment(
+            slug=self.slug,
+            label=self.label,
+            verdict=verdict.verdict,
+            blocks=verdict.blocks,
+            measured=verdict.measured,
+            explained=verdict.explained,
+            statement=statement,
+        )
+
+
+def some(blocks: list[int], total: int) -> str:
+    """Blocks in words: `every block`, `block 3`, `blocks 0 to 4 and 6`."""
+    if len(blocks) == total:
+        return "every block"
+    runs: list[list[int]] = []
+    for block in blocks:
+        if runs and block == runs[-1][-1] + 1:
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    parts = []
+    for run in runs:
+        parts += [str(run[0])] if len(run) == 1 else [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(run[0]), str(run[1])]
+    if len(parts) > 8:
+        return f"{len(blocks)} of {total} blocks ({parts[0]}, {parts[1]}, … {parts[-1]})"
+    return f"block{'s' if len(blocks) > 1 else ''} " + (parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" and {parts[-1]}")
