@@ -1,0 +1,1 @@
+"""Record to page: reads records and composes the site, without torch, transformers, nnsight or numpy."""

@@ -1,0 +1,41 @@
+"""``python -m probe.render build`` and ``serve``: the site from the committed records."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from probe.errors import ProbeError
+from probe.render.site import build, serve
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m probe.render", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb, text in (("build", "build the site"), ("serve", "build the site, serve it and print its address")):
+        sub = verbs.add_parser(verb, help=text, description=text)
+        sub.add_argument("--records", type=Path, help="directory of the records (default: site_src/records)")
+        sub.add_argument("--site", type=Path, help="directory to build into (default: site)")
+        if verb == "serve":
+            sub.add_argument("--port", type=int, default=8000, help="port to serve on; 0 takes a free one")
+            sub.add_argument("--host", default="127.0.0.1", help="address to serve on")
+            sub.add_argument("--no-build", action="store_true", help="serve what was built before")
+    options = parser.parse_args(arguments)
+    try:
+        if options.verb == "build" or not options.no_build:
+            built = build(options.records, options.site)
+            print(f"Built {built.pages} pages from {built.records} records in {built.seconds:.1f} s: {built.directory}")
+        if options.verb == "serve":
+            serve(options.site, options.host, options.port)
+    except ProbeError as error:
+        print(error, file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        print()
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,302 @@
+"""What each template is given: one class a template, its fields are the template's whole context.
+
+A template opens with the same list as a comment; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A quirk that holds. ``measured``: (name, figure) pairs."""
+
+    slug: str
+    label: str
+    statement: str
+    where: str
+    measured: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Hero:
+    family: str
+    title: str
+    subtitle: str
+    checkpoint: str
+    standing: str
+    facts: list[tuple[str, str]]
+    chips: list[Chip]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the checkpoint selector; ``url`` is None where there is no record, and ``note`` says why."""
+
+    id: str
+    url: str | None
+    kind: str
+    note: str
+    current: bool
+
+
+@dataclass(frozen=True)
+class Selector:
+    entries: list[Entry]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A station of a strip: ``card`` is the anchor of the value read there, if any."""
+
+    label: str
+    value: str | None
+    card: str | None
+    note: str | None
+    repeat: int | None
+    role: str
+
+
+@dataclass(frozen=True)
+class Strip:
+    name: str
+    nodes: list[Node]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A block on the slider: the colour of its layer type, and the index of its shape."""
+
+    index: int
+    tone: int
+    shape: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TypeLegend:
+    """A shape in words: where it occurs and what sizes it has. ``tone`` and ``form`` are those of its ticks."""
+
+    label: str
+    tone: int
+    form: str
+    blocks: str
+    sizes: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The card of a part that is not a value."""
+
+    id: str
+    kind: str
+    title: str
+    role: str
+    rows: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class ShapeView:
+    """One shape's drawings and cards. ``sizes``: JSON of the sizes that dims resolve to on such a block."""
+
+    index: int
+    label: str
+    first: int
+    blocks: str
+    form: str
+    wide: Markup
+    narrow: Markup
+    parts: list[Part]
+    sizes: str
+    size_line: list[tuple[str, str, bool]]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A block's identity with what its evaluation gave; ``evidence`` says on which run."""
+
+    expression: Markup
+    where: str
+    error: str
+    tolerance: str
+    dtype: str
+    evidence: str
+    holds: bool | None
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    strip: Markup
+    blocks: int
+    ticks: list[Tick]
+    legend: list[TypeLegend]
+    shapes: list[ShapeView]
+    first_text: str
+    roles: list[tuple[str, str]]
+    sums: list[Sum]
+
+
+@dataclass(frozen=True)
+class VisionSection:
+    title: str
+    module: str
+    facts: list[tuple[str, str]]
+    figure: Markup
+    chips: list[Chip]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A value's row. ``state``: `run`, `built`, `never`; ``card``: the facts that the hover card shows."""
+
+    id: str
+    name: str
+    role: str
+    layout: str
+    dims: list[str]
+    description: str
+    read_at: str
+    condition: str | None
+    warn: bool
+    state: str
+    state_text: str
+    where: str
+    show: str | None
+    card: list[tuple[str, Markup]]
+
+
+@dataclass(frozen=True)
+class Host:
+    host: str
+    id: str
+    module: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Values:
+    hosts: list[Host]
+
+
+@dataclass(frozen=True)
+class IdentityRow:
+    name: str
+    expression: Markup
+    where: str
+    holds: bool
+    error: str
+    tolerance: str
+    dtype: str
+    reason: str | None
+    part: str
+
+
+@dataclass(frozen=True)
+class Identities:
+    rows: list[IdentityRow]
+    standing: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    slug: str
+    label: str
+    verdict: str
+    statement: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Experiments:
+    verdicts: list[Verdict]
+    counts: str
+
+
+@dataclass(frozen=True)
+class FactRow:
+    label: str
+    value: str
+    unit: str
+    statement: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    facts: list[FactRow]
+
+
+@dataclass(frozen=True)
+class Printout:
+    checkpoint: str
+    body: Markup
+
+
+@dataclass(frozen=True)
+class Card:
+    title: str
+    id: str
+    rows: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class ConfigCards:
+    cards: list[Card]
+
+
+@dataclass(frozen=True)
+class Notes:
+    body: Markup | None
+    vision: Markup | None
+
+
+@dataclass(frozen=True)
+class DeclaredRow:
+    name: str
+    value: Markup
+    doc: Markup | None
+
+
+@dataclass(frozen=True)
+class ModuleSection:
+    module: str
+    doc: Markup
+    declared: list[DeclaredRow]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    rows: list[tuple[str, str]]
+    evidence: list[str]
+    record_url: str
+    schema_url: str | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """A family page: its sections, rendered, in order."""
+
+    family: str
+    hero: Markup
+    rest: list[Markup]
+    indexed: bool
+
+
+@dataclass(frozen=True)
+class FamilyCard:
+    family: str
+    title: str
+    subtitle: str
+    url: str
+    chips: list[str]
+    more: int
+    ticks: list[Tick]
+    figures: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Index:
+    families: list[FamilyCard]

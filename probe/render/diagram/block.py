@@ -1,0 +1,185 @@
+"""The composition of a block's drawing: the stream runs down, each sublayer leaves it and comes back at its add.
+
+Two layouts of the same parts: a wide one, in which a sublayer's way in stands above its box and its way out below,
+and a narrow one for phones, in which everything stands in one column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from probe.render.diagram.canvas import CHIP, PAD, Canvas, Label, Placed, width_of
+from probe.render.diagram.interior import TOP, Room, fill
+from probe.render.diagram.model import Block, Lane
+
+WIDE, NARROW = 668.0, 326.0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The fixed places of a layout."""
+
+    width: float
+    stream: float
+    left: float
+    right: float
+    narrow: bool
+
+
+def draw(block: Block, narrow: bool, title: str) -> Markup:
+    """The SVG of a block, wide or narrow."""
+    frame = Frame(NARROW, 15, 38, NARROW - 1, True) if narrow else Frame(WIDE, 62, 150, WIDE - 2, False)
+    canvas = Canvas(frame.width)
+    y = 2.0
+    top = y
+    if block.start:
+        y = _station(canvas, frame, block.start, y)
+    for lanes, mid in zip(block.groups, block.mids, strict=True):
+        y = _group(canvas, frame, lanes, y)
+        if mid and mid.state != "absent":
+            y = _station(canvas, frame, mid, y + 20)
+    for factor in block.factors:
+        y = _factor(canvas, frame, factor, y + 26)
+    for label in block.others:
+        y = _station(canvas, frame, label, y + 16)
+    bottom = y + 26
+    canvas.line([(frame.stream, top + CHIP / 2), (frame.stream, bottom)], "stream")
+    if block.end:
+        bottom = _station(canvas, frame, block.end, bottom)
+    return canvas.svg(bottom + 3, title, "narrow" if narrow else "wide")
+
+
+def _station(canvas: Canvas, frame: Frame, label: Label, y: float) -> float:
+    """A value of the stream, on the stream's line. Returns where it ends."""
+    canvas.place(label, 1 if frame.narrow else max(1.0, frame.stream - label.width / 2), y)
+    return y + CHIP
+
+
+def _factor(canvas: Canvas, frame: Frame, label: Label, y: float) -> float:
+    canvas.node(label, frame.stream, y)
+    name = Label(label.text, label.card, label.role, "norm", hint=label.hint)
+    x = frame.stream + (22 if frame.narrow else frame.left - frame.stream)
+    placed = canvas.place(name, x, y - CHIP / 2)
+    canvas.line([(placed.x, y), (frame.stream + 11, y)], label.role)
+    return y + 13
+
+
+def _group(canvas: Canvas, frame: Frame, lanes: list[Lane], y: float) -> float:
+    """One lane, or several that read one point of the stream and join at one add."""
+    if len(lanes) == 1:
+        [lane] = lanes
+        return _lane(canvas, frame, lane, y, frame.stream, frame.stream)
+    step = 9 if frame.narrow else 26
+    read, write = frame.stream + step, frame.stream + 2 * step - (2 if frame.narrow else 0)
+    tap = y + 16
+    canvas.dot(frame.stream, tap)
+    ins: list[float] = []
+    outs: list[float] = []
+    for lane in lanes:
+        y = _lane(canvas, frame, lane, y + 8, read, write, ins, outs)
+    canvas.line([(frame.stream, tap), (read, tap), (read, ins[-1])], "flow", arrow=False)
+    join = y + 22
+    canvas.line([(write, outs[0]), (write, join), (frame.stream + 11, join)], "flow")
+    canvas.node(lanes[-1].add, frame.stream, join)
+    return join + 12
+
+
+def _lane(
+    canvas: Canvas, frame: Frame, lane: Lane, y: float, source: float, sink: float,
+    ins: list[float] | None = None, outs: list[float] | None = None,
+) -> float:
+    """Draws a sublayer from its tap at ``source`` to its add at ``sink``; returns how far down it reaches."""
+    alone = outs is None
+    tap = y + 24 + CHIP / 2 if lane.entry else y + 24 + 19
+    if alone:
+        canvas.dot(source, tap)
+    if ins is not None:
+        ins.append(tap)
+    if lane.entry:
+        last = _entry(canvas, frame, lane.entry, source, tap, halo=not alone)
+        top = last.bottom + 16
+        canvas.line([(_over(last), last.bottom), (_over(last), top)], "flow")
+    else:
+        top = tap - 19
+        canvas.line([(source, tap), (frame.left, tap)], "flow", halo=not alone)
+    room = Room(frame.left + (12 if frame.narrow else 14), frame.right - (12 if frame.narrow else 14), top + TOP, frame.narrow)
+    filled = fill(canvas, lane, room)
+    bottom = filled.bottom + 13
+    canvas.box(lane.box, frame.left, top, frame.right - frame.left, bottom - top, "" if frame.narrow else lane.subtitle, lane.note)
+    row = bottom + 16
+    ends = _way_out(canvas, frame, lane, filled.exit, bottom, row)
+    at = ends.cy
+    target = sink + 11 if alone else sink
+    if lane.factor:
+        middle = (ends.x + target) / 2
+        canvas.line([(ends.x, at), (target, at)], "flow", arrow=alone)
+        canvas.node(lane.factor, middle, at)
+    else:
+        canvas.line([(ends.x, at), (target, at)], "flow", arrow=alone)
+    if alone:
+        canvas.node(lane.add, sink, at)
+    if outs is not None:
+        outs.append(at)
+    return ends.bottom
+
+
+def _over(placed: Placed) -> float:
+    return placed.cx
+
+
+def _entry(canvas: Canvas, frame: Frame, labels: list[Label], source: float, tap: float, halo: bool) -> Placed:
+    """The way in: a norm and the values on it. Returns the last of them."""
+    placed: list[Placed] = []
+    x, y = frame.left, tap - CHIP / 2
+    gap = 22.0
+    if not frame.narrow and sum(label.width for label in labels) + gap * (len(labels) - 1) > frame.right - frame.left:
+        gap = 12.0
+    for label in labels:
+        if placed and (frame.narrow or x + label.width > frame.right + 1):
+            x, y = (frame.left, y + CHIP + 9) if frame.narrow else (frame.right - label.width, y + CHIP + 12)
+            below = frame.left + 18 if frame.narrow else max(x + 14, min(placed[-1].cx, placed[-1].right - 14))
+            canvas.line([(below, placed[-1].bottom), (below, y)], "flow")
+        elif placed:
+            canvas.line([(placed[-1].right, y + CHIP / 2), (x, y + CHIP / 2)], "flow")
+        placed.append(canvas.place(label, x, y))
+        x = placed[-1].right + gap
+    canvas.line([(source, tap), (placed[0].x, tap)], "flow", halo=halo)
+    return placed[-1]
+
+
+def _way_out(
+    canvas: Canvas, frame: Frame, lane: Lane, leaves: tuple[float, float] | None, bottom: float, y: float
+) -> Placed:
+    """The way out: the norm after the sublayer, then the contribution. Returns the contribution's place."""
+    contribution = lane.contribution or Label(lane.sub.contribution, lane.box.card, lane.box.role)
+    start = leaves or (frame.left + 40, bottom)
+    role = lane.box.role
+    if frame.narrow:
+        stations = [label for label in (lane.post, contribution) if label]
+        placed: Placed | None = None
+        for label in stations:
+            x = frame.left + 18
+            canvas.line([(x, bottom if placed is None else placed.bottom), (x, y)], role if placed is None else "norm")
+            placed = canvas.place(label, frame.left, y)
+            y = placed.bottom + 9
+        assert placed is not None
+        return placed
+    ends = canvas.place(contribution, frame.left, y)
+    first = ends
+    if lane.post:
+        first = canvas.place(lane.post, ends.right + 26, y)
+        canvas.line([(first.x, first.cy), (ends.right, ends.cy)], "norm")
+    x = min(max(start[0], first.x + 16), first.right - 16)
+    if abs(x - start[0]) < 1:
+        canvas.line([start, (x, y)], role)
+    else:
+        turn = bottom - 5 if leaves else bottom
+        canvas.line([start, (start[0], turn), (x, turn), (x, y)], role)
+    return ends
+
+
+def label_room(text: str) -> float:
+    """The width a chip with this text takes, in CSS pixels."""
+    return width_of(text) + 2 * PAD

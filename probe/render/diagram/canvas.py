@@ -1,0 +1,179 @@
+"""Drawing primitives of the block diagram: chips, norms, boxes, adds and rounded lines, written as SVG.
+
+Text is set in the site's own monospaced face, whose advance is 0.6 em, so widths are known here. Colours and strokes
+are the stylesheet's; everything a person can point at is a link to its card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+FONT = 11.5
+ADVANCE = FONT * 0.6
+CHIP = 26.0
+PAD = 11.0
+Point = tuple[float, float]
+
+
+def n(value: float) -> str:
+    """A coordinate with at most one decimal."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def width_of(text: str, font: float = FONT) -> float:
+    return len(text) * font * 0.6
+
+
+@dataclass(frozen=True)
+class Label:
+    """Something that becomes a chip or a norm. ``card``: the id of its card; ``state``: ``eager``, ``absent`` or empty."""
+
+    text: str
+    card: str
+    role: str
+    form: str = "chip"
+    state: str = ""
+    hint: str = ""
+
+    @property
+    def width(self) -> float:
+        return width_of(self.text) + 2 * PAD
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A label at its place."""
+
+    label: Label
+    x: float
+    y: float
+
+    @property
+    def right(self) -> float:
+        return self.x + self.label.width
+
+    @property
+    def cx(self) -> float:
+        return self.x + self.label.width / 2
+
+    @property
+    def cy(self) -> float:
+        return self.y + CHIP / 2
+
+    @property
+    def bottom(self) -> float:
+        return self.y + CHIP
+
+
+class Canvas:
+    """Collects a drawing in three layers: lines below boxes below labels."""
+
+    def __init__(self, width: float) -> None:
+        self.width = width
+        self._back: list[str] = []
+        self._lines: list[str] = []
+        self._front: list[str] = []
+
+    def line(self, points: Sequence[Point], role: str = "flow", arrow: bool = True, halo: bool = False) -> None:
+        """A line through ``points`` with rounded corners, and a head at its end."""
+        path = _rounded(points)
+        if halo:
+            self._lines.append(f'<path class="halo" d="{path}"/>')
+        self._lines.append(f'<path class="line r-{role}" d="{path}"/>')
+        if arrow:
+            self._lines.append(f'<path class="head r-{role}" d="{_head(points[-2], points[-1])}"/>')
+
+    def place(self, label: Label, x: float, y: float) -> Placed:
+        """Draws ``label`` with its upper left corner at (x, y)."""
+        placed = Placed(label, x, y)
+        w = label.width
+        radius = CHIP / 2 if label.form == "chip" else 3
+        body = f'<rect x="{n(x)}" y="{n(y)}" width="{n(w)}" height="{n(CHIP)}" rx="{n(radius)}"/>'
+        if label.form == "norm":
+            body += f'<path d="M{n(x + 4)} {n(y + 1)}v{n(CHIP - 2)}M{n(x + w - 4)} {n(y + 1)}v{n(CHIP - 2)}"/>'
+        body += f'<text x="{n(x + w / 2)}" y="{n(y + CHIP / 2 + 4)}" text-anchor="middle">{_named(label.text)}</text>'
+        self._front.append(self._link(label, body))
+        return placed
+
+    def box(self, label: Label, x: float, y: float, w: float, h: float, subtitle: str, note: str) -> None:
+        """A module: a titled box. ``subtitle`` follows the title, ``note`` stands at the right."""
+        title_width = width_of(label.text, 12.5)
+        body = f'<rect x="{n(x)}" y="{n(y)}" width="{n(w)}" height="{n(h)}" rx="9"/>'
+        body += f'<text class="title" x="{n(x + 14)}" y="{n(y + 23)}">{escape(label.text)}</text>'
+        if title_width + width_of(subtitle, 10.5) + width_of(note, 10.5) + 60 > w:
+            if title_width + width_of(note, 10.5) + 40 <= w:
+                subtitle = ""
+            else:
+                note = ""
+        if subtitle:
+            body += f'<text class="sub" x="{n(x + 24 + title_width)}" y="{n(y + 23)}">{escape(subtitle)}</text>'
+        if note:
+            body += f'<text class="note" x="{n(x + w - 14)}" y="{n(y + 23)}" text-anchor="end">{escape(note)}</text>'
+        self._back.append(self._link(label, body))
+
+    def panel(self, role: str, title: str, x: float, y: float, w: float, h: float) -> None:
+        """A titled division of a box; it has no card of its own."""
+        self._back.append(
+            f'<g class="panel r-{role}"><rect x="{n(x)}" y="{n(y)}" width="{n(w)}" height="{n(h)}" rx="6"/>'
+            f'<text x="{n(x + 10)}" y="{n(y + 17)}">{escape(title)}</text></g>'
+        )
+
+    def caption(self, text: str, x: float, y: float) -> None:
+        self._lines.append(f'<text class="caption" x="{n(x)}" y="{n(y)}" text-anchor="middle">{escape(text)}</text>')
+
+    def node(self, label: Label, x: float, y: float) -> None:
+        """⊕ or ⊗ on the stream, centred at (x, y)."""
+        cross = "M-5 0H5M0 -5V5" if label.form == "add" else "M-3.6 -3.6L3.6 3.6M-3.6 3.6L3.6 -3.6"
+        body = f'<g transform="translate({n(x)} {n(y)})"><circle class="target" r="14"/><circle r="10.5"/>'
+        self._front.append(self._link(label, f'{body}<path d="{cross}"/></g>'))
+
+    def dot(self, x: float, y: float) -> None:
+        self._lines.append(f'<circle class="dot" cx="{n(x)}" cy="{n(y)}" r="3.5"/>')
+
+    def svg(self, height: float, title: str, name: str) -> Markup:
+        """The drawing, one unit a CSS pixel."""
+        layers = "".join([*self._back, *self._lines, *self._front])
+        size = f'viewBox="0 0 {n(self.width)} {n(height)}" width="{n(self.width)}" height="{n(height)}"'
+        return Markup(f'<svg class="{name}" {size} role="group" aria-label="{escape(title)}">{layers}</svg>')
+
+    @staticmethod
+    def _link(label: Label, body: str) -> str:
+        state = f" is-{label.state}" if label.state else ""
+        spoken = ", ".join(filter(None, [label.text, label.hint]))
+        return (
+            f'<a class="part {label.form} r-{label.role}{state}" href="#{escape(label.card)}" '
+            f'aria-label="{escape(spoken)}">{body}</a>'
+        )
+
+
+def _named(text: str) -> str:
+    """A long value's name with its common prefix set lighter, so that what tells it apart stands out."""
+    for prefix in ("attention_",):
+        if text.startswith(prefix) and text not in ("attention_output", "attention_norm_output"):
+            return f'<tspan class="dim">{prefix}</tspan>{escape(text[len(prefix):])}'
+    return str(escape(text))
+
+
+def _rounded(points: Sequence[Point], radius: float = 9) -> str:
+    parts = [f"M{n(points[0][0])} {n(points[0][1])}"]
+    for before, here, after in zip(points, points[1:], points[2:], strict=False):
+        start, end = _towards(here, before, radius), _towards(here, after, radius)
+        parts.append(f"L{n(start[0])} {n(start[1])}Q{n(here[0])} {n(here[1])} {n(end[0])} {n(end[1])}")
+    parts.append(f"L{n(points[-1][0])} {n(points[-1][1])}")
+    return "".join(parts)
+
+
+def _towards(origin: Point, target: Point, distance: float) -> Point:
+    dx, dy = target[0] - origin[0], target[1] - origin[1]
+    length = (dx * dx + dy * dy) ** 0.5 or 1
+    share = min(distance, length / 2) / length
+    return origin[0] + dx * share, origin[1] + dy * share
+
+
+def _head(before: Point, tip: Point) -> str:
+    bx, by = _towards(tip, before, 6)
+    px, py = -(tip[1] - by) * 0.55, (tip[0] - bx) * 0.55
+    return f"M{n(tip[0])} {n(tip[1])}L{n(bx + px)} {n(by + py)}L{n(bx - px)} {n(by - py)}Z"

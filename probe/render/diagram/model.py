@@ -1,0 +1,153 @@
+"""What is drawn of a block: its sublayers with the values on the way in, inside and on the way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from probe.render.context import Part
+from probe.render.diagram.canvas import Label
+from probe.render.roles import KINDS, MIXTURE, value_role
+from probe.render.text import anchor, figure, words
+from probe.schema import Factor, Shape, Sublayer, Value
+
+PANELS = (("router", re.compile(r"^router|^expert_(weights|indices)")), ("experts", re.compile(r"^expert_|^routed_")))
+SIZE_NOTES = {
+    "attention": (("num_heads", "heads"), ("num_kv_heads", "kv"), ("head_dim", "wide")),
+    "mlp": (("intermediate_size", "wide"),),
+    "moe": (("num_experts", "experts"), ("top_k", "a token")),
+}
+
+
+@dataclass
+class Lane:
+    """A sublayer as it is drawn, in the order of its computation."""
+
+    sub: Sublayer
+    box: Label
+    subtitle: str
+    note: str
+    entry: list[Label]
+    inside: dict[str, Label]
+    panels: list[tuple[str, list[Label]]]
+    post: Label | None
+    contribution: Label | None
+    add: Label
+    factor: Label | None = None
+
+
+@dataclass
+class Block:
+    """A block as it is drawn. ``groups``: lanes that join at one add stand together."""
+
+    start: Label | None
+    end: Label | None
+    mids: list[Label | None]
+    groups: list[list[Lane]]
+    factors: list[Label]
+    others: list[Label]
+    parts: list[Part] = field(default_factory=list)
+
+
+class Reader:
+    """Reads a block out of a shape and the record's values."""
+
+    def __init__(self, shape: Shape, index: int, blocks: Sequence[int], values: Sequence[Value], prefix: str, name: str) -> None:
+        self.shape, self.blocks, self.name, self.index = shape, set(blocks), name, index
+        self.shapes = [shape]
+        self.block_host = f"{prefix}layers[i]"
+        self.here = {v.name: v for v in values if v.host == self.block_host}
+        self.below = [v for v in values if v.host.startswith(self.block_host + ".")]
+        self.used: set[str] = set()
+        self.parts: list[Part] = []
+
+    def read(self) -> Block:
+        lanes = [self._lane(sub) for sub in self.shape.sublayers]
+        groups: list[list[Lane]] = []
+        joined = False
+        for lane in lanes:
+            if joined:
+                groups[-1].append(lane)
+            else:
+                groups.append([lane])
+            joined = lane.sub.parallel_with_next
+        start, end = self._value("layer_input"), self._value("layer_output")
+        mids = [self._value("layer_mid") if k == 0 and len(groups) > 1 else None for k in range(len(groups))]
+        factors = [self._factor(f) for f in self.shape.factors if f.applies_to == "sum"]
+        others = [
+            label for name in self.here if name not in self.used and (label := self._value(name)) and label.state != "absent"
+        ]
+        return Block(start, end, mids, groups, factors, others, self.parts)
+
+    def _lane(self, sub: Sublayer) -> Lane:
+        role = KINDS[sub.kind]
+        stem = sub.contribution.removesuffix("_output")
+        entry = [self._norm(sub.pre_norm, f"norms the stream on the way into {sub.host or stem}", f"{stem}_norm_output")] if sub.pre_norm else []
+        entry += [label for name in (f"{stem}_norm_output", f"{stem}_input") if (label := self._value(name)) and label.state != "absent"]
+        host = f"{self.block_host}.{sub.host}" if sub.host else self.block_host
+        inside: dict[str, Label] = {}
+        for value in self.below:
+            if not sub.host or (value.host != host and not value.host.startswith(host + ".")) or value.name == sub.contribution:
+                continue
+            key = value.name if value.host == host else f"{value.host}:{value.name}"
+            label = self._label(value)
+            if label.state != "absent" or (sub.kind == "moe" and MIXTURE.match(value.name)):
+                if sub.kind == "moe" or not MIXTURE.match(value.name):
+                    inside[key] = label
+        own = next((v for v in self.below if v.host == host and v.name == sub.contribution), self.here.get(sub.contribution))
+        self.used.add(sub.contribution)
+        contribution = self._label(own, role) if own else None
+        post = self._norm(sub.post_norm, f"norms what {sub.host or stem} gives, before the add", sub.contribution) if sub.post_norm else None
+        sizes = [(self.shape.sizes[k], unit) for k, unit in SIZE_NOTES.get(sub.kind, ()) if k in self.shape.sizes]
+        note = " · ".join(f"{figure(size)} {unit}" for size, unit in sizes)
+        title = sub.host or stem
+        box = self._part("box", title, role, {"attention": "attention", "mixer": "sequence mixer", "mlp": "MLP", "moe": "mixture of experts", "branch": "branch of the block"}[sub.kind], [
+            ("class", sub.module), ("contributes", sub.contribution),
+            ("reads", f"the stream through {sub.pre_norm}" if sub.pre_norm else "the stream as it is"),
+            ("before the add", sub.post_norm or "nothing"),
+            *((words(k), figure(self.shape.sizes[k])) for k, _ in SIZE_NOTES.get(sub.kind, ()) if k in self.shape.sizes),
+            *([("keys and values", f"{self.shape.lends}")] if sub.kind == "attention" and self.shape.lends else []),
+        ])
+        add = self._part("add", "add", "stream", "add", [("adds", sub.contribution), ("to", "the residual stream"), ("identity", self.shape.identity)])
+        factor = next((self._factor(f) for f in self.shape.factors if f.applies_to == "contribution" and f.contribution == sub.contribution), None)
+        return Lane(sub, box, sub.module if sub.kind != "branch" else "branch", note, entry, inside, self._panels(inside) if sub.kind == "moe" else [], post, contribution, add, factor)
+
+    @staticmethod
+    def _panels(inside: dict[str, Label]) -> list[tuple[str, list[Label]]]:
+        found: dict[str, list[Label]] = {"router": [], "routed experts": [], "shared expert": []}
+        for key, label in inside.items():
+            name = key.rpartition(":")[2]
+            if PANELS[0][1].match(name):
+                found["router"].append(label)
+            elif PANELS[1][1].match(name):
+                found["routed experts"].append(label)
+            else:
+                found["shared expert"].append(label)
+        found["shared expert"].sort(key=lambda label: label.text == "shared_expert_output")
+        return [(title, labels) for title, labels in found.items() if labels]
+
+    def _value(self, name: str) -> Label | None:
+        value = self.here.get(name)
+        self.used.add(name)
+        return self._label(value) if value else None
+
+    def _label(self, value: Value, role: str | None = None) -> Label:
+        present = value.blocks is None or bool(self.blocks & set(value.blocks))
+        state = "" if present else "absent"
+        if present and value.needs == "eager":
+            state = "eager"
+        hint = f"{value.layout} [{' '.join(value.dims)}]" if present else "not on this block"
+        return Label(value.name, anchor(value.host, value.name), role or value_role(value, self.shapes), state=state, hint=hint)
+
+    def _norm(self, name: str, what: str, value: str) -> Label:
+        return self._part("norm", name, "norm", "norm", [("does", what), ("its output", value)])
+
+    def _factor(self, factor: Factor) -> Label:
+        what = "the block's sum" if factor.applies_to == "sum" else factor.contribution or "a contribution"
+        return self._part("times", factor.name, "mark", "factor", [("multiplies", what), ("is a", factor.kind)])
+
+    def _part(self, form: str, title: str, role: str, kind: str, rows: list[tuple[str, str]]) -> Label:
+        part = Part(f"p-{self.name}-{self.index}-{len(self.parts)}", kind, title, role, rows)
+        self.parts.append(part)
+        return Label(title, part.id, role, form=form, hint=kind)

@@ -1,0 +1,196 @@
+"""The interactive figure of a stack of blocks: strip, slider, drawings, legend and the identity beneath."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from markupsafe import Markup, escape
+
+from probe.render.context import Figure, Node, ShapeView, Strip, Sum, Tick, TypeLegend
+from probe.render.diagram.block import draw
+from probe.render.diagram.canvas import Label
+from probe.render.diagram.model import Block, Reader
+from probe.render.roles import LEGEND
+from probe.render.standing import Standing, error_text
+from probe.render.templating import render
+from probe.render.text import anchor, block_list, figure, some_blocks, words
+from probe.schema import PathNode, Record, Shape, Value, Vision
+
+FORMS = ("solid", "hollow", "striped", "dotted")
+TERM = re.compile(r"[A-Za-z_][\w.\[\]]*")
+READOUT = (
+    ("embed_tokens", "token_embeddings", "stream"),
+    ("layers", "layer_output", "stream"),
+    ("norm", "final_norm_output", "norm"),
+    ("lm_head", "lm_head_output", "stream"),
+    ("logits", "logits", "stream"),
+)
+NOTED = {"softcapped-logits": "logits", "scaled-logits": "logits", "scaled-embeddings": "embed_tokens", "embedding-multiplier": "embed_tokens"}
+
+
+def model_strip(record: Record) -> Markup:
+    """The way from tokens to logits, with the value read at each station."""
+    names = {v.name for v in record.values if v.host == "model"}
+    notes = {NOTED[e.slug]: e.label.lower() for e in record.experiments if e.verdict == "yes" and e.slug in NOTED}
+    nodes = []
+    for label, value, role in READOUT:
+        block = label == "layers"
+        has = block or value in names
+        nodes.append(
+            Node(
+                label=label,
+                value=value if has and value != label and not block else None,
+                card=anchor("model.layers[i]" if block else "model", value) if has else None,
+                note=notes.get(label),
+                repeat=len(record.blocks) if block else None,
+                role=role,
+            )
+        )
+    return render(Strip("model", nodes))
+
+
+def image_strip(vision: Vision) -> Markup:
+    """The image's way into the text model."""
+    rows = {v.name: anchor(v.host, v.name) for v in vision.values if v.host == "model.vision"}
+
+    def node(at: PathNode) -> Node:
+        note = at.note or (f"[{', '.join(map(str, at.shape))}]" if at.shape else None)
+        return Node(at.label, at.value if at.value != at.label else None, rows.get(at.value or at.label), note, at.repeat, "vision")
+
+    return render(Strip("image", [node(at) for at in vision.path]))
+
+
+def figure_of(standing: Standing, vision: bool) -> Markup:
+    """The figure of the text model's blocks, or of the vision encoder's."""
+    record = standing.record
+    part: Record | Vision = record.vision if vision and record.vision else record
+    types = record.layer_types if not vision else ["vision"] * len(part.blocks)
+    tones = {t: k for k, t in enumerate(dict.fromkeys(types))}
+    order = list(dict.fromkeys(part.blocks))
+    forms = _forms([part.shapes[s] for s in order])
+    shape_form = dict(zip(order, forms, strict=True))
+    name = "vision" if vision else "text"
+    views = [_shape_view(part.shapes[s], s, part.blocks, part.values, shape_form[s], vision, part.shapes) for s in order]
+    ticks = [
+        Tick(i, tones[types[i]], s, f"block {i}: {part.shapes[s].label}") for i, s in enumerate(part.blocks)
+    ]
+    legend = [
+        TypeLegend(
+            label=part.shapes[s].label,
+            tone=tones[types[part.blocks.index(s)]],
+            form=shape_form[s],
+            blocks=some_blocks(_blocks(part.blocks, s), len(part.blocks)),
+            sizes=[(words(k), figure(v)) for k, v in _differing(part.shapes, s)],
+        )
+        for s in order
+    ]
+    used = {role for view in views for role in re.findall(r"r-(\w+)", view.wide)} - {"flow"}
+    return render(
+        Figure(
+            name=name,
+            strip=image_strip(record.vision) if vision and record.vision else model_strip(record),
+            blocks=len(part.blocks),
+            ticks=ticks,
+            legend=legend,
+            shapes=views,
+            first_text=f"block 0 of {len(part.blocks)}",
+            roles=[(role, text) for role, text in LEGEND.items() if role in used],
+            sums=_sums(standing, part.shapes, part.blocks, vision),
+        )
+    )
+
+
+def _blocks(blocks: Sequence[int], shape: int) -> list[int]:
+    return [i for i, s in enumerate(blocks) if s == shape]
+
+
+def _forms(shapes: Sequence[Shape]) -> list[str]:
+    """Shapes of one layer type take different forms, so that a tick tells them apart without its colour."""
+    seen: dict[str | None, int] = {}
+    out = []
+    for shape in shapes:
+        out.append(FORMS[seen.get(shape.layer_type, 0) % len(FORMS)])
+        seen[shape.layer_type] = seen.get(shape.layer_type, 0) + 1
+    return out
+
+
+def _differing(shapes: Sequence[Shape], index: int) -> list[tuple[str, int]]:
+    """The sizes in which this shape differs from some other."""
+    here = shapes[index].sizes
+    return [(k, v) for k, v in here.items() if any(other.sizes.get(k) != v for other in shapes)]
+
+
+def _shape_view(
+    shape: Shape, index: int, blocks: Sequence[int], values: Sequence[Value], form: str, vision: bool, shapes: Sequence[Shape]
+) -> ShapeView:
+    mine = _blocks(blocks, index)
+    block: Block = Reader(shape, index, mine, values, "model.vision." if vision else "model.", "vision" if vision else "text").read()
+    if vision:
+        block = _recolour(block)
+    title = f"Block diagram, {shape.label}"
+    differing = {k for k, _ in _differing(shapes, index)}
+    return ShapeView(
+        index=index,
+        label=shape.label,
+        first=mine[0],
+        blocks=block_list(mine),
+        form=form,
+        wide=draw(block, False, title),
+        narrow=draw(block, True, title),
+        parts=block.parts,
+        sizes=json.dumps(shape.sizes, separators=(",", ":"), sort_keys=True),
+        size_line=[(words(k), figure(v), k in differing) for k, v in shape.sizes.items()],
+    )
+
+
+def _recolour(block: Block) -> Block:
+    """In the vision encoder the stream has the vision's colour."""
+
+    def tint(label: Label | None) -> Label | None:
+        if label is None or label.role != "stream":
+            return label
+        return Label(label.text, label.card, "vision", label.form, label.state, label.hint)
+
+    return Block(tint(block.start), tint(block.end), [tint(m) for m in block.mids], block.groups, block.factors,
+                 [o for o in map(tint, block.others) if o], block.parts)
+
+
+def _sums(standing: Standing, shapes: Sequence[Shape], blocks: Sequence[int], vision: bool) -> list[Sum]:
+    """The blocks' identities, each once, with what its evaluation gave."""
+    evaluated = {i.expression: i for i in standing.identities(vision)}
+    out = []
+    for expression in dict.fromkeys(shapes[s].identity for s in blocks):
+        mine = [i for i, s in enumerate(blocks) if shapes[s].identity == expression]
+        found = evaluated.get(expression)
+        where = some_blocks(mine, len(blocks)) if len({s.identity for s in shapes}) > 1 else ""
+        if found is None:
+            out.append(Sum(linked(expression, vision), where, "", "", "", "not evaluated: " + standing.words(), None))
+            continue
+        count = f"{len(found.blocks)} blocks" if found.blocks is not None else "the model"
+        on = f" of the twin {standing.twin_id}" if standing.borrowed(vision) else ""
+        out.append(
+            Sum(linked(expression, vision), where, error_text(found.max_abs_error), figure(found.tolerance), found.dtype, f"{count}{on}", found.holds)
+        )
+    return out
+
+
+def linked(expression: str, vision: bool) -> Markup:
+    """An identity whose terms are set apart; terms that are values of a block link to their rows."""
+    out, last = [], 0
+    for match in TERM.finditer(expression):
+        out.append(escape(expression[last : match.start()]))
+        last = match.end()
+        term = match[0]
+        out.append(Markup('<span class="term {}">{}</span>').format(_term_role(term), term))
+    out.append(escape(expression[last:]))
+    return Markup("").join(out)
+
+
+def _term_role(term: str) -> str:
+    for word, role in (("attention", "attention"), ("mlp", "mlp"), ("expert", "mixture"), ("rout", "mixture"), ("layer_scalar", "mark"),
+                       ("per_layer", "mark"), ("norm", "norm"), ("layer", "stream"), ("image", "vision")):
+        if word in term:
+            return f"r-{role}"
+    return "r-plain"

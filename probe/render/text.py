@@ -1,0 +1,80 @@
+"""Words and figures as the pages print them: lists of blocks, numbers, anchors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+
+def anchor(host: str, name: str) -> str:
+    """The id of a value's row, e.g. ``v-layers-self_attn-attention_keys``."""
+    parts = [p.replace("[i]", "") for p in host.split(".") if p != "model"]
+    return "-".join(["v", *parts, name])
+
+
+def block_list(blocks: Sequence[int]) -> str:
+    """Block indices as few words: ``0–3, 5–8``, or ``3, 7, … 47 (every 4th)`` for a regular step."""
+    found = sorted(blocks)
+    if len(found) > 3 and len(steps := {b - a for a, b in zip(found, found[1:], strict=False)}) == 1:
+        [step] = steps
+        if step > 1:
+            return f"{found[0]}, {found[1]}, … {found[-1]} (every {ordinal(step)})"
+    runs: list[list[int]] = []
+    for block in found:
+        if runs and block == runs[-1][1] + 1:
+            runs[-1][1] = block
+        else:
+            runs.append([block, block])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+
+
+def some_blocks(blocks: Sequence[int] | None, total: int) -> str:
+    """``every block``, ``no block`` or ``blocks 0–3``; empty for a value of the whole model."""
+    if blocks is None:
+        return ""
+    if not blocks:
+        return "no block"
+    if len(blocks) == total:
+        return "every block"
+    return ("block " if len(blocks) == 1 else "blocks ") + block_list(blocks)
+
+
+def ordinal(n: int) -> str:
+    suffix = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{suffix}"
+
+
+def figure(value: Any) -> str:
+    """A number, a flag, a list or text, in the form of the config cards and facts."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10000 else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e+").replace("e+", "e")
+    if isinstance(value, (list, tuple)):
+        runs: list[tuple[str, int]] = []
+        for text in map(figure, value):
+            runs = [*runs[:-1], (text, runs[-1][1] + 1)] if runs and runs[-1][0] == text else [*runs, (text, 1)]
+        return ", ".join(text if n == 1 else f"{text} × {n}" for text, n in runs)
+    return str(value)
+
+
+def parameters(n: int) -> str:
+    """``5.12 B``, ``134.5 M`` or the number itself."""
+    for size, unit in ((10**9, "B"), (10**6, "M")):
+        if n >= size:
+            return f"{n / size:.4g} {unit}"
+    return f"{n:,}"
+
+
+def words(name: str) -> str:
+    """A machine name as words: ``full_attention`` as ``full attention``."""
+    return re.sub(r"[_-]+", " ", name).strip()
+
+
+def plural(n: int, one: str, many: str | None = None) -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"

@@ -1,0 +1,124 @@
+"""The tables of values by host, and the facts that each value's card shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup, escape
+
+from probe.render.context import Host, Row, Values
+from probe.render.roles import value_role
+from probe.render.standing import Standing
+from probe.render.text import anchor, figure, some_blocks
+from probe.schema import HfPath, Shape, Value
+
+
+def code(text: str) -> Markup:
+    return Markup("<code>{}</code>").format(text)
+
+
+def tables(standing: Standing, vision: bool) -> Values:
+    """One table a host, in the record's order."""
+    record = standing.record
+    part = record.vision if vision else record
+    if part is None:
+        return Values([])
+    hosts: dict[tuple[str, str], list[Row]] = {}
+    for value in part.values:
+        hosts.setdefault((value.host, value.module), []).append(row(value, standing, part.shapes, part.blocks, vision))
+    return Values([Host(host, "h-" + anchor(host, module)[2:], module, rows) for (host, module), rows in hosts.items()])
+
+
+def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Sequence[int], vision: bool) -> Row:
+    """A value's row and card."""
+    never = value.blocks == [] or (value.reads is False and value.location is None)
+    state = "never" if never else "built" if value.reads is None else "run" if value.reads else "refused"
+    twin = standing.twin_value(value)
+    first = value.blocks[0] if value.blocks else 0
+    in_block = "layers[i]" in value.host and not never
+    return Row(
+        id=anchor(value.host, value.name),
+        name=value.name,
+        role=value_role(value, shapes),
+        layout=value.layout,
+        dims=value.dims,
+        description=value.description,
+        read_at=value.read_at,
+        condition=value.reason,
+        warn=bool(value.needs or value.reason),
+        state=state,
+        state_text=_state_text(value, state, standing, twin),
+        where=some_blocks(value.blocks, len(blocks)) if in_block and len(value.blocks or []) != len(blocks) else "",
+        show=f"#{'vision-' if vision else ''}block-{first}.{anchor(value.host, value.name)}" if in_block else None,
+        card=_card(value, state, standing, twin, len(blocks)),
+    )
+
+
+def _state_text(value: Value, state: str, standing: Standing, twin: Value | None) -> str:
+    if state == "never":
+        return "not on this checkpoint"
+    if state == "refused":
+        return "not readable here"
+    if state == "built":
+        return f"built; run on {standing.twin_id}" if twin and twin.reads else "built, not run"
+    return "read and edited" if value.edits else "read" if value.edits is False else "read, edit not run"
+
+
+def _card(value: Value, state: str, standing: Standing, twin: Value | None, total: int) -> list[tuple[str, Markup]]:
+    dims = " ".join(value.dims)
+    card: list[tuple[str, Markup]] = []
+    if value.dims:
+        card.append(("here", Markup('<code data-dims="{}">[{}]</code>').format(dims, ", ".join(value.dims))))
+    measured = value if value.shape is not None else twin
+    if measured and measured.shape is not None:
+        on = "" if measured is value else f" on {standing.twin_id}"
+        card.append(("measured" + on, code(f"[{', '.join(map(str, measured.shape))}]")))
+    card.append(("read at", escape(value.read_at)))
+    if value.location:
+        card.append(("nnsight", code(_nnsight(value))))
+    if value.hf:
+        card.append(("PyTorch", plain(value.hf)))
+    if value.blocks is not None:
+        card.append(("on", escape(some_blocks(value.blocks, total))))
+    if value.reason:
+        card.append(("condition", escape(value.reason)))
+    if state != "never":
+        card.append(("edit", _edit(value, standing, twin)))
+        card.append(("run", _evidence(value, standing, twin)))
+    return card
+
+
+def _nnsight(value: Value) -> str:
+    return f"{value.host}.{value.location}" if value.location else value.host
+
+
+def plain(hf: HfPath) -> Markup:
+    """The same place for someone with a hook in hand."""
+    path = Markup("<code>get_submodule(\"{}\")</code>").format(hf.path) if hf.path else Markup("the model itself")
+    if hf.side == "op":
+        return Markup("{}, inside its forward: <code>{}</code>").format(path, hf.element)
+    what = "output" if hf.side == "out" else "input"
+    element = "" if hf.element is None else f", element {hf.element}"
+    return Markup("{}, {}{}").format(path, what, element)
+
+
+def _edit(value: Value, standing: Standing, twin: Value | None) -> Markup:
+    measured, on = (value, "") if value.edits is not None else (twin, f" on {standing.twin_id}")
+    if measured is None or measured.edits is None:
+        return Markup("not run: {}").format(value.why or "no reason given")
+    if measured.edits is False:
+        return Markup("read-only{}").format(on)
+    if measured.edit is None:
+        return Markup("reaches the logits{}").format(on)
+    text = Markup("moved a logit by {}{}").format(figure(measured.edit.logits), on)
+    if measured.edit.exact is not None:
+        text += Markup("; <code>layer_output</code> moved as predicted, within {}").format(figure(measured.edit.exact))
+    return text
+
+
+def _evidence(value: Value, standing: Standing, twin: Value | None) -> Markup:
+    if value.reads is not None:
+        return Markup("{} <span class=\"versions\">{}</span>").format(standing.words(), standing.versions())
+    if twin is not None:
+        return Markup("{} <span class=\"versions\">{}</span>").format(standing.words(), standing.versions())
+    return Markup("nothing has read it: {}").format(value.why or "no run")

@@ -1,0 +1,29 @@
+// Attaches the parts of a page to their markup: an element with data-part="block" gets parts/block.js.
+// Runs again after every instant navigation, which replaces the page's content without a reload.
+const parts = {
+  block: () => import("./parts/block.js"),
+  chips: () => import("./parts/chips.js"),
+  printout: () => import("./parts/printout.js"),
+}
+const attached = new WeakSet()
+
+function attach() {
+  for (const element of document.querySelectorAll("[data-part]")) {
+    const load = parts[element.dataset.part]
+    if (!load || attached.has(element)) continue
+    attached.add(element)
+    load().then(part => part.mount(element))
+  }
+}
+
+if (window.document$) window.document$.subscribe(attach)
+else attach()
+
+let folded = []
+addEventListener("beforeprint", () => {
+  folded = [...document.querySelectorAll(".quirk:not([open]), .experiments details:not([open])")]
+  for (const details of folded) details.toggleAttribute("open", true)
+})
+addEventListener("afterprint", () => {
+  for (const details of folded) details.removeAttribute("open")
+})

@@ -1,0 +1,241 @@
+// The block's figure: the slider picks a block, pointing at a part shows its card, a click pins it.
+// A card is a copy of what the page already holds: the row of a value, or the hidden notes on a norm, box or add.
+const figures = new Set()
+const HASH = /^#(vision-)?block-(\d+)(?:\.([\w-]+))?$/
+
+export function mount(root) {
+  const figure = new BlockFigure(root)
+  figures.add(figure)
+  follow(location.hash)
+}
+
+function live() {
+  for (const figure of figures) if (!figure.root.isConnected) figures.delete(figure)
+  return figures
+}
+
+function follow(hash) {
+  const [, vision, index, card] = HASH.exec(hash) ?? []
+  if (index === undefined) return
+  for (const figure of live()) {
+    if ((figure.root.dataset.name === "vision") !== Boolean(vision)) continue
+    figure.go(Number(index))
+    if (card) figure.pin(card)
+    figure.root.querySelector(".bench").scrollIntoView({ block: "start" })
+  }
+}
+
+addEventListener("hashchange", () => follow(location.hash))
+addEventListener("keydown", event => {
+  if (event.key === "Escape") for (const figure of live()) figure.release()
+})
+
+class BlockFigure {
+  constructor(root) {
+    this.root = root
+    this.pane = root.querySelector("[data-pane]")
+    this.card = root.querySelector("[data-card]")
+    this.hint = root.querySelector(".pane-empty")
+    this.slider = root.querySelector("input[type=range]")
+    this.ticks = [...root.querySelectorAll(".ticks i")]
+    this.shapes = [...root.querySelectorAll(".shape")]
+    this.index = 0
+    this.pinned = null
+    this.shown = null
+    this.listen()
+    this.go(Number(this.slider.value))
+  }
+
+  listen() {
+    const part = event => event.target.closest?.("a.part")
+    const id = link => link.getAttribute("href").slice(1)
+    this.root.addEventListener("pointerover", event => {
+      if (event.pointerType !== "touch" && part(event) && !this.pinned) this.show(id(part(event)))
+    })
+    this.root.addEventListener("focusin", event => {
+      if (part(event) && !this.pinned) this.show(id(part(event)))
+    })
+    this.root.addEventListener("pointerleave", event => {
+      if (event.pointerType !== "touch" && !this.pinned) this.clear()
+    })
+    this.root.addEventListener("click", event => {
+      if (event.target.closest("[data-close]")) return this.release()
+      const link = part(event)
+      if (!link || event.metaKey || event.ctrlKey) return
+      event.preventDefault()
+      event.stopPropagation()
+      if (this.pinned === id(link)) this.release()
+      else this.pin(id(link))
+    })
+    this.root.addEventListener("keydown", event => {
+      if (part(event)) this.walk(event, part(event))
+    })
+    this.slider.addEventListener("input", () => {
+      this.go(Number(this.slider.value))
+      this.remember()
+    })
+    for (const link of this.root.querySelectorAll("a.part")) {
+      link.setAttribute("role", "button")
+      link.setAttribute("aria-pressed", "false")
+    }
+  }
+
+  get shape() {
+    return this.shapes.find(shape => shape.dataset.shape === this.ticks[this.index].dataset.shape)
+  }
+
+  go(index) {
+    this.index = Math.min(Math.max(index, 0), this.ticks.length - 1)
+    const tick = this.ticks[this.index]
+    this.slider.value = this.index
+    this.slider.setAttribute("aria-valuetext", tick.title)
+    this.root.querySelector("[data-index]").textContent = this.index
+    this.root.querySelector("[data-which]").textContent = this.shape.dataset.label
+    this.root.querySelector(".ticks .is-current")?.classList.remove("is-current")
+    tick.classList.add("is-current")
+    for (const shape of this.shapes) {
+      shape.classList.toggle("is-current", shape === this.shape)
+      shape.inert = shape !== this.shape
+    }
+    if (this.shown) this.show(this.shown)
+  }
+
+  show(id) {
+    const source = document.getElementById(id)
+    if (!source) return
+    this.shown = id
+    this.card.replaceChildren(...(source.matches("tr") ? this.valueCard(source) : this.partCard(source)))
+    this.card.className = `pane-card ${[...source.classList].find(name => name.startsWith("r-")) ?? ""}`
+    this.card.hidden = false
+    this.hint.hidden = true
+    this.pane.classList.add("has-card")
+    this.mark()
+  }
+
+  valueCard(row) {
+    const name = row.querySelector("th code").textContent
+    const host = row.closest("table").previousElementSibling.querySelector("code").textContent
+    const title = element("h4", name)
+    const layout = row.querySelector(".layout").cloneNode(true).childNodes
+    const facts = row.querySelector(".card-facts").cloneNode(true)
+    const sizes = JSON.parse(this.shape.dataset.sizes)
+    for (const dims of facts.querySelectorAll("[data-dims]")) {
+      dims.textContent = `[${dims.dataset.dims.split(" ").map(dim => sizes[dim] ?? dim).join(", ")}]`
+      dims.closest("div").querySelector("dt").textContent = host.includes("layers[i]") ? `block ${this.index}` : "sizes"
+    }
+    const out = [element("p", host.replace("[i]", `[${this.index}]`), "host"), title, element("p", "", "layout"),
+      element("p", row.querySelector(".description").textContent, "description")]
+    out[2].append(...layout)
+    const drawn = [...this.shape.querySelectorAll("a.part")].find(link => link.getAttribute("href") === `#${row.id}`)
+    const missing = host.includes("layers[i]") && (!drawn || drawn.classList.contains("is-absent"))
+    if (missing) out.push(element("p", `Block ${this.index} does not have it.`, "missing"))
+    out.push(facts, this.foot(row.id))
+    return out
+  }
+
+  partCard(source) {
+    return [element("p", source.querySelector(".what").textContent, "host"), source.querySelector("h4").cloneNode(true),
+      source.querySelector(".card-facts").cloneNode(true), this.foot(null)]
+  }
+
+  foot(row) {
+    const foot = element("p", "", "pane-foot")
+    if (row) {
+      const link = element("a", "row in the table")
+      link.href = `#${row}`
+      foot.append(link)
+    }
+    if (this.pinned === this.shown) {
+      const close = element("button", "unpin")
+      close.type = "button"
+      close.dataset.close = ""
+      foot.append(close)
+    }
+    return foot
+  }
+
+  mark() {
+    for (const link of this.root.querySelectorAll("a.part")) {
+      const own = link.getAttribute("href") === `#${this.shown}`
+      link.classList.toggle("is-shown", own)
+      link.setAttribute("aria-pressed", String(own && this.pinned === this.shown))
+    }
+    this.pane.classList.toggle("is-pinned", Boolean(this.pinned))
+  }
+
+  pin(id) {
+    this.pinned = id
+    this.show(id)
+    this.remember()
+  }
+
+  release() {
+    if (!this.pinned && !this.shown) return
+    this.pinned = null
+    this.clear()
+    this.remember()
+  }
+
+  clear() {
+    this.shown = null
+    this.card.hidden = true
+    this.hint.hidden = false
+    this.pane.classList.remove("has-card")
+    this.mark()
+  }
+
+  // Keeps the address shareable: the block, and the pinned part.
+  remember() {
+    clearTimeout(this.timer)
+    this.timer = setTimeout(() => {
+      if (!this.root.isConnected) return
+      const name = this.root.dataset.name === "vision" ? "vision-block" : "block"
+      const hash = this.pinned ? `#${name}-${this.index}.${this.pinned}` : `#${name}-${this.index}`
+      history.replaceState(history.state, "", hash)
+    }, 120)
+  }
+
+  // Arrows go to the nearest part in their direction; Home and End to the first and the last.
+  walk(event, from) {
+    if (event.key === " ") {
+      event.preventDefault()
+      return from.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }))
+    }
+    const direction = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[event.key]
+    const within = [...(from.closest("svg, .strip")?.querySelectorAll("a.part") ?? [])]
+    let next = null
+    if (event.key === "Home") next = within[0]
+    if (event.key === "End") next = within.at(-1)
+    if (direction) next = nearest(from, within, direction)
+    if (!next) return
+    event.preventDefault()
+    next.focus({ preventScroll: false })
+  }
+}
+
+function nearest(from, among, [dx, dy]) {
+  const centre = link => {
+    const box = (link.querySelector("rect, circle") ?? link).getBoundingClientRect()
+    return link.matches(".box") ? [box.left + 40, box.top + 18] : [box.left + box.width / 2, box.top + box.height / 2]
+  }
+  const [x, y] = centre(from)
+  let best = null
+  let least = Infinity
+  for (const link of among) {
+    if (link === from) continue
+    const [a, b] = centre(link)
+    const ahead = (a - x) * dx + (b - y) * dy
+    const aside = Math.abs((a - x) * dy) + Math.abs((b - y) * dx)
+    if (ahead < 3) continue
+    const distance = ahead + 2.5 * aside
+    if (distance < least) [best, least] = [link, distance]
+  }
+  return best
+}
+
+function element(tag, text, name) {
+  const made = document.createElement(tag)
+  made.textContent = text
+  if (name) made.className = name
+  return made
+}
