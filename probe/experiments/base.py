@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ..measure.run import Run
 from ..schema import Experiment
+from ..standard import StandardizedTransformer
 
 Answer = Literal["yes", "no", "n/a", "inconclusive"]
 Measured = dict[str, Any]
@@ -47,6 +48,7 @@ class Quirk:
         about: `text` or `vision`.
         run: the experiment.
         say: one sentence from the measured numbers, the blocks it holds on, and the number of blocks.
+        built: for a property of shapes alone (head counts, widths, ties): decides it on a model that was only built.
     """
 
     slug: str
@@ -54,6 +56,7 @@ class Quirk:
     about: Literal["text", "vision"]
     run: Callable[[Run], Verdict]
     say: Callable[[Measured, list[int] | None, int], str]
+    built: Callable[[StandardizedTransformer], Verdict] | None = None
 
     def record(self, verdict: Verdict, blocks: int) -> Experiment:
         """The verdict as the record holds it."""

@@ -1,0 +1,59 @@
+"""The family module's own words for a record: title, docstring, declared constants, and the list of checkpoints."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from types import ModuleType
+
+from ..checkpoints import Target, missing, targets
+from ..schema import About, Declared, ListedCheckpoint
+
+NOT_SHOWN = frozenset({"TITLE", "CHECKPOINTS", "TWINS"})
+
+
+def about(family: ModuleType, name: str, subtitle: str) -> About:
+    """What the page shows of a family module."""
+    source = inspect.getsource(family)
+    return About(
+        title=family.TITLE,
+        subtitle=subtitle,
+        module=family.__name__,
+        doc=inspect.getdoc(family) or "",
+        declared=_declared(source),
+        checkpoints=listed(name, family.CHECKPOINTS),
+    )
+
+
+def listed(family: str, order: tuple[str, ...]) -> list[ListedCheckpoint]:
+    """The page's selector: published checkpoints in the module's order, then the twins; missing ones with their reason."""
+    known = {target.id: target for target in targets(family)}
+    absent = dict(missing(family))
+    found = [_entry(known[name]) if name in known else _missing(name, absent[name]) for name in order if name in known or name in absent]
+    found += [_entry(target) for target in known.values() if target.id not in order and target.kind != "tiny"]
+    return found + [_entry(target) for target in known.values() if target.kind == "tiny"]
+
+
+def _entry(target: Target) -> ListedCheckpoint:
+    return ListedCheckpoint(id=target.id, kind=target.kind, file=target.id.replace("/", "--"))
+
+
+def _missing(name: str, reason: str) -> ListedCheckpoint:
+    return ListedCheckpoint(id=name, kind="missing", file=None, reason=reason)
+
+
+def _declared(source: str) -> list[Declared]:
+    """Public constants and functions of the module, with the string that follows a constant as its documentation."""
+    found = []
+    body = ast.parse(source).body
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        doc = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and target.id.isupper() and target.id not in NOT_SHOWN and node.value is not None:
+                found.append(Declared(name=target.id, value=ast.get_source_segment(source, node.value) or "", doc=doc))
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            signature = f"{ast.unparse(node.args)}"
+            returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+            found.append(Declared(name=node.name, value=f"({signature}){returns}", doc=ast.get_docstring(node)))
+    return found

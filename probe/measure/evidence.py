@@ -1,0 +1,83 @@
+"""The run that stands behind a build from a config: which tiny twin, and what the two were found to share.
+
+On meta nothing runs, so a record of a published config claims only what a twin of the same classes and block shapes
+showed. Both are compared module by module; a block of the checkpoint that no block of the twin is built like is no
+evidence, and the twin is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..schema import Evidence
+from ..standard import StandardizedTransformer
+
+Signature = tuple[Any, ...]
+
+NOT_FLAGS = frozenset("torch_dtype dtype transformers_version model_type architectures name_or_path _name_or_path tokenizer_class".split())
+
+
+@dataclass(frozen=True)
+class Stackwise:
+    """Block by block, how a stack is built: equal signatures mean equal module trees and layer types."""
+
+    signatures: tuple[Signature, ...]
+
+
+def built(blocks: Sequence[Any], layer_types: Sequence[str]) -> Stackwise:
+    """The signature of each block: its layer type, and the path, class and parameter names of every module in it."""
+    return Stackwise(tuple((kind, _tree(block._module)) for block, kind in zip(blocks, layer_types, strict=True)))
+
+
+def _tree(block: torch.nn.Module) -> Signature:
+    return tuple(
+        (path, type(module).__name__, tuple(sorted([*dict(module.named_parameters(recurse=False)), *dict(module.named_buffers(recurse=False))])))
+        for path, module in block.named_modules()
+    )
+
+
+def covered(checkpoint: Stackwise, twin: Stackwise) -> list[int] | None:
+    """For each block of the checkpoint a block of the twin built like it, or None if one has no such block."""
+    first = {signature: index for index, signature in reversed(list(enumerate(twin.signatures)))}
+    found = [first.get(signature) for signature in checkpoint.signatures]
+    return None if None in found else [index for index in found if index is not None]
+
+
+def evidence(checkpoint: StandardizedTransformer, twin: StandardizedTransformer, blocks: list[int], vision: list[int] | None) -> Evidence:
+    """What the two share, in words, and the entries of their configs that say something else."""
+    shared = [
+        f"the class {type(twin._module).__name__}",
+        f"the module tree and layer type of each of the {len(blocks)} blocks: {len(set(blocks))} kinds, all on the twin",
+    ]
+    if vision is not None:
+        shared.append(f"the tower {type(twin.vision._module).__name__} and the module tree of its {len(vision)} blocks")
+    same, differs = _flags(checkpoint._module.config, twin._module.config)
+    shared.append(f"{same} entries of the config that are no sizes")
+    return Evidence(twin=twin.loaded.target.id, shared=shared, differs=differs)
+
+
+def _flags(left: Any, right: Any) -> tuple[int, list[str]]:
+    """How many entries that are no sizes agree, and those that do not, in words."""
+    mine, theirs = dict(_entries(left.to_dict())), dict(_entries(right.to_dict()))
+    same, differs = 0, []
+    for name in sorted(set(mine) | set(theirs)):
+        a, b = mine.get(name), theirs.get(name)
+        if a == b:
+            same += 1
+        elif name.rsplit(".", 1)[-1] not in NOT_FLAGS:
+            differs.append(f"{name} is {a!r}, on the twin {b!r}")
+    return same, differs
+
+
+def _entries(config: dict[str, Any], prefix: str = "") -> Any:
+    for name, value in config.items():
+        if isinstance(value, dict):
+            if name != "audio_config":
+                yield from _entries(value, f"{prefix}{name}.")
+        elif isinstance(value, bool) or value is None or isinstance(value, str):
+            if not name.endswith(("_id", "_index")):
+                yield f"{prefix}{name}", value
