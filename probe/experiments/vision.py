@@ -1,0 +1,7 @@
+"""Quirks of vision encoders."""
+
+from __future__ import annotations
+
+from .base import Quirk
+
+QUIRKS: tuple[Quirk, ...] = ()
