@@ -135,7 +135,7 @@ class Figure:
     ticks: list[Tick]
     legend: list[TypeLegend]
     shapes: list[ShapeView]
-    first_text: str
+    counts: str
     roles: list[tuple[str, str]]
     sums: list[Sum]
 

@@ -15,7 +15,7 @@ from probe.render.diagram.model import Block, Reader
 from probe.render.roles import LEGEND
 from probe.render.standing import Standing, error_text
 from probe.render.templating import render
-from probe.render.text import anchor, block_list, figure, some_blocks, words
+from probe.render.text import anchor, block_list, figure, plural, some_blocks, words
 from probe.schema import PathNode, Record, Shape, Value, Vision
 
 FORMS = ("solid", "hollow", "striped", "dotted")
@@ -95,7 +95,7 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
             ticks=ticks,
             legend=legend,
             shapes=views,
-            first_text=f"block 0 of {len(part.blocks)}",
+            counts=", ".join([plural(len(part.blocks), "block"), plural(len(order), "shape")]),
             roles=[(role, text) for role, text in LEGEND.items() if role in used],
             sums=_sums(standing, part.shapes, part.blocks, vision),
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from probe.render.diagram.canvas import CHIP, PAD, Canvas, Label, Placed, width_of
+from probe.render.diagram.canvas import CHIP, Canvas, Label, Placed
 from probe.render.diagram.interior import TOP, Room, fill
 from probe.render.diagram.model import Block, Lane
 
@@ -100,11 +100,12 @@ def _lane(
     if lane.entry:
         last = _entry(canvas, frame, lane.entry, source, tap, halo=not alone)
         top = last.bottom + 16
-        canvas.line([(_over(last), last.bottom), (_over(last), top)], "flow")
+        over = frame.left + 18 if frame.narrow else last.cx
+        canvas.line([(over, last.bottom), (over, top)], "flow")
     else:
         top = tap - 19
         canvas.line([(source, tap), (frame.left, tap)], "flow", halo=not alone)
-    room = Room(frame.left + (12 if frame.narrow else 14), frame.right - (12 if frame.narrow else 14), top + TOP, frame.narrow)
+    room = Room(frame.left + (12 if frame.narrow else 14), frame.right - (12 if frame.narrow else 14), top + TOP, frame.narrow, _drift(lane))
     filled = fill(canvas, lane, room)
     bottom = filled.bottom + 13
     canvas.box(lane.box, frame.left, top, frame.right - frame.left, bottom - top, "" if frame.narrow else lane.subtitle, lane.note)
@@ -125,8 +126,9 @@ def _lane(
     return ends.bottom
 
 
-def _over(placed: Placed) -> float:
-    return placed.cx
+def _drift(lane: Lane) -> float:
+    """How far right the last value inside stands, so that the line from it falls straight onto what follows."""
+    return 0 if lane.post is None or lane.contribution is None else lane.contribution.width - 12
 
 
 def _entry(canvas: Canvas, frame: Frame, labels: list[Label], source: float, tap: float, halo: bool) -> Placed:
@@ -154,7 +156,6 @@ def _way_out(
 ) -> Placed:
     """The way out: the norm after the sublayer, then the contribution. Returns the contribution's place."""
     contribution = lane.contribution or Label(lane.sub.contribution, lane.box.card, lane.box.role)
-    start = leaves or (frame.left + 40, bottom)
     role = lane.box.role
     if frame.narrow:
         stations = [label for label in (lane.post, contribution) if label]
@@ -171,15 +172,11 @@ def _way_out(
     if lane.post:
         first = canvas.place(lane.post, ends.right + 26, y)
         canvas.line([(first.x, first.cy), (ends.right, ends.cy)], "norm")
+    start = leaves or (first.x + 18, bottom)
     x = min(max(start[0], first.x + 16), first.right - 16)
     if abs(x - start[0]) < 1:
         canvas.line([start, (x, y)], role)
     else:
-        turn = bottom - 5 if leaves else bottom
-        canvas.line([start, (start[0], turn), (x, turn), (x, y)], role)
+        canvas.line([start, (start[0], bottom - 5), (x, bottom - 5), (x, y)], role)
     return ends
 
-
-def label_room(text: str) -> float:
-    """The width a chip with this text takes, in CSS pixels."""
-    return width_of(text) + 2 * PAD

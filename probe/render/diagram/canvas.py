@@ -69,10 +69,11 @@ class Placed:
 
 
 class Canvas:
-    """Collects a drawing in three layers: lines below boxes below labels."""
+    """Collects a drawing in layers: boxes below panels below lines below labels."""
 
     def __init__(self, width: float) -> None:
         self.width = width
+        self._boxes: list[str] = []
         self._back: list[str] = []
         self._lines: list[str] = []
         self._front: list[str] = []
@@ -112,7 +113,7 @@ class Canvas:
             body += f'<text class="sub" x="{n(x + 24 + title_width)}" y="{n(y + 23)}">{escape(subtitle)}</text>'
         if note:
             body += f'<text class="note" x="{n(x + w - 14)}" y="{n(y + 23)}" text-anchor="end">{escape(note)}</text>'
-        self._back.append(self._link(label, body))
+        self._boxes.append(self._link(label, body))
 
     def panel(self, role: str, title: str, x: float, y: float, w: float, h: float) -> None:
         """A titled division of a box; it has no card of its own."""
@@ -135,16 +136,17 @@ class Canvas:
 
     def svg(self, height: float, title: str, name: str) -> Markup:
         """The drawing, one unit a CSS pixel."""
-        layers = "".join([*self._back, *self._lines, *self._front])
+        layers = "".join([*self._boxes, *self._back, *self._lines, *self._front])
         size = f'viewBox="0 0 {n(self.width)} {n(height)}" width="{n(self.width)}" height="{n(height)}"'
         return Markup(f'<svg class="{name}" {size} role="group" aria-label="{escape(title)}">{layers}</svg>')
 
     @staticmethod
     def _link(label: Label, body: str) -> str:
+        """A part: a link to its card. ``xlink:href``, since the theme assigns ``href`` on all it finds, which SVG refuses."""
         state = f" is-{label.state}" if label.state else ""
         spoken = ", ".join(filter(None, [label.text, label.hint]))
         return (
-            f'<a class="part {label.form} r-{label.role}{state}" href="#{escape(label.card)}" '
+            f'<a class="part {label.form} r-{label.role}{state}" tabindex="0" xlink:href="#{escape(label.card)}" '
             f'aria-label="{escape(spoken)}">{body}</a>'
         )
 

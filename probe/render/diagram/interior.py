@@ -15,12 +15,13 @@ GAP = 10.0
 
 @dataclass(frozen=True)
 class Room:
-    """The inner width of a box, and where its inside begins."""
+    """The inner width of a box, and where its inside begins. ``drift``: how far right its result leaves, over a norm."""
 
     left: float
     right: float
     top: float
     narrow: bool
+    drift: float = 0
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _attention(canvas: Canvas, at: dict[str, Label], room: Room) -> Filled:
     pattern = canvas.place(at["probabilities"], scores.right + 62, y)
     y += CHIP + 26
     heads = canvas.place(at["head_outputs"], right - at["head_outputs"].width, y)
-    premix = canvas.place(at["premix"], left + 120, y)
+    premix = canvas.place(at["premix"], left + room.drift, y)
     join = q.bottom + 12
     meet = min(max(scores.cx, q.cx), scores.right - 12)
     canvas.line([(k.cx, k.bottom), (k.cx, join), (meet, join), (meet, scores.y)], "attention")
@@ -80,14 +81,14 @@ def _leftwards(canvas: Canvas, labels: Sequence[Label], room: Room) -> Filled:
     before: Placed | None = None
     for number, row in enumerate(rows):
         backwards = (len(rows) - 1 - number) % 2 == 0
-        x = room.left + 60 if backwards and len(rows) == 1 else room.left
+        x = room.left + room.drift if backwards and len(rows) == 1 else room.left
         if backwards and len(rows) > 1:
             x = room.right - sum(label.width + 26 for label in row) + 26
         for label in reversed(row) if backwards else row:
             placed = Placed(label, x, y)
             x = placed.right + 26
             canvas.place(label, placed.x, y)
-        order = _placed(row, room.left + 60 if backwards and len(rows) == 1 else (x - 26 - sum(r.width + 26 for r in row) + 26), y, backwards)
+        order = _placed(row, room.left + room.drift if backwards and len(rows) == 1 else (x - 26 - sum(r.width + 26 for r in row) + 26), y, backwards)
         for a, b in zip(order, order[1:], strict=False):
             canvas.line([(a.x, a.cy), (b.right, b.cy)] if backwards else [(a.right, a.cy), (b.x, b.cy)], a.label.role)
         if before:
@@ -115,7 +116,7 @@ def _stack(canvas: Canvas, labels: Sequence[Label], room: Room) -> Filled:
     for k, label in enumerate(labels):
         placed = canvas.place(label, room.left, y)
         if k:
-            canvas.line([(line_x, y - GAP), (line_x, y)], label.role)
+            canvas.line([(line_x, y - GAP), (line_x, y)], label.role, arrow=False)
         y = placed.bottom + GAP
     return Filled(y - GAP, (line_x, y - GAP))
 

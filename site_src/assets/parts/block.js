@@ -9,6 +9,10 @@ export function mount(root) {
   follow(location.hash)
 }
 
+function target(link) {
+  return (link.getAttribute("href") ?? link.getAttribute("xlink:href")).slice(1)
+}
+
 function live() {
   for (const figure of figures) if (!figure.root.isConnected) figures.delete(figure)
   return figures
@@ -48,12 +52,11 @@ class BlockFigure {
 
   listen() {
     const part = event => event.target.closest?.("a.part")
-    const id = link => link.getAttribute("href").slice(1)
     this.root.addEventListener("pointerover", event => {
-      if (event.pointerType !== "touch" && part(event) && !this.pinned) this.show(id(part(event)))
+      if (event.pointerType !== "touch" && part(event) && !this.pinned) this.show(target(part(event)))
     })
     this.root.addEventListener("focusin", event => {
-      if (part(event) && !this.pinned) this.show(id(part(event)))
+      if (part(event) && !this.pinned) this.show(target(part(event)))
     })
     this.root.addEventListener("pointerleave", event => {
       if (event.pointerType !== "touch" && !this.pinned) this.clear()
@@ -64,8 +67,8 @@ class BlockFigure {
       if (!link || event.metaKey || event.ctrlKey) return
       event.preventDefault()
       event.stopPropagation()
-      if (this.pinned === id(link)) this.release()
-      else this.pin(id(link))
+      if (this.pinned === target(link)) this.release()
+      else this.pin(target(link))
     })
     this.root.addEventListener("keydown", event => {
       if (part(event)) this.walk(event, part(event))
@@ -97,7 +100,22 @@ class BlockFigure {
       shape.classList.toggle("is-current", shape === this.shape)
       shape.inert = shape !== this.shape
     }
+    this.blockCard()
     if (this.shown) this.show(this.shown)
+  }
+
+  // What the pane shows while nothing is pointed at: the block itself.
+  blockCard() {
+    const caption = this.shape.querySelector("figcaption")
+    const list = element("dl", "", "card-facts")
+    for (const size of caption.querySelectorAll(".size")) {
+      const row = element("div", "", size.className)
+      const value = size.querySelector("b").textContent
+      row.append(element("dt", size.firstChild.textContent.trim()), element("dd", value))
+      list.append(row)
+    }
+    this.root.querySelector("[data-block-card]").replaceChildren(
+      element("p", `block ${this.index}`, "host"), element("h4", this.shape.dataset.label), list)
   }
 
   show(id) {
@@ -126,7 +144,7 @@ class BlockFigure {
     const out = [element("p", host.replace("[i]", `[${this.index}]`), "host"), title, element("p", "", "layout"),
       element("p", row.querySelector(".description").textContent, "description")]
     out[2].append(...layout)
-    const drawn = [...this.shape.querySelectorAll("a.part")].find(link => link.getAttribute("href") === `#${row.id}`)
+    const drawn = [...this.shape.querySelectorAll("a.part")].find(link => target(link) === row.id)
     const missing = host.includes("layers[i]") && (!drawn || drawn.classList.contains("is-absent"))
     if (missing) out.push(element("p", `Block ${this.index} does not have it.`, "missing"))
     out.push(facts, this.foot(row.id))
@@ -156,7 +174,7 @@ class BlockFigure {
 
   mark() {
     for (const link of this.root.querySelectorAll("a.part")) {
-      const own = link.getAttribute("href") === `#${this.shown}`
+      const own = target(link) === this.shown
       link.classList.toggle("is-shown", own)
       link.setAttribute("aria-pressed", String(own && this.pinned === this.shown))
     }
