@@ -58,10 +58,11 @@ class Bar:
     def starts(self, job: str) -> None:
         self._move(job, self._finished)
 
-    def ends(self, job: str) -> None:
+    def ends(self, job: str, failed: bool = False) -> None:
         self._finished += 1
         if self._bar is None:
-            self._line(f"{job} ({self._finished}/{self._jobs}, {time.monotonic() - self._started:.0f} s)")
+            what = f"{job} failed" if failed else job
+            self._line(f"{what} ({self._finished}/{self._jobs}, {time.monotonic() - self._started:.0f} s)")
         else:
             self._move(job, self._finished)
 

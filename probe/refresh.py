@@ -171,7 +171,7 @@ def _serially(jobs: list[Job], options: Options, bar: Bar) -> Generator[Outcome,
     for job in jobs:
         bar.starts(job.label)
         outcome = _probe(job, options, bar.within(job.label))
-        bar.ends(job.label)
+        bar.ends(job.label, outcome.text is None)
         yield outcome
 
 
@@ -191,7 +191,7 @@ def _in_workers(jobs: list[Job], options: Options, workers: int, bar: Bar) -> Ge
 
         def ended(future: concurrent.futures.Future[Outcome]) -> None:
             if not future.cancelled() and future.exception() is None:
-                bar.ends(names[future].label)
+                bar.ends(names[future].label, future.result().text is None)
 
         for future in futures:
             future.add_done_callback(ended)
