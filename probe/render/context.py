@@ -71,7 +71,7 @@ class Tick:
     """A block on the slider: the colour of its layer type, and the index of its shape."""
 
     index: int
-    tone: int
+    tone: str
     shape: int
     text: str
 
@@ -81,7 +81,7 @@ class TypeLegend:
     """A shape in words: where it occurs and what sizes it has. ``tone`` and ``form`` are those of its ticks."""
 
     label: str
-    tone: int
+    tone: str
     form: str
     blocks: str
     sizes: list[tuple[str, str]]

@@ -10,12 +10,11 @@ from markupsafe import Markup, escape
 
 from probe.render.context import Figure, Node, ShapeView, Strip, Sum, Tick, TypeLegend
 from probe.render.diagram.block import draw
-from probe.render.diagram.canvas import Label
-from probe.render.diagram.model import Block, Reader
+from probe.render.diagram.model import Reader
 from probe.render.roles import LEGEND
 from probe.render.standing import Standing, error_text
 from probe.render.templating import render
-from probe.render.text import anchor, block_list, figure, plural, some_blocks, words
+from probe.render.text import anchor, figure, plural, some_blocks, words
 from probe.schema import PathNode, Record, Shape, Value, Vision
 
 FORMS = ("solid", "hollow", "striped", "dotted")
@@ -67,7 +66,7 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
     record = standing.record
     part: Record | Vision = record.vision if vision and record.vision else record
     types = record.layer_types if not vision else ["vision"] * len(part.blocks)
-    tones = {t: k for k, t in enumerate(dict.fromkeys(types))}
+    tones: dict[str, str] = {t: "v" if vision else str(k) for k, t in enumerate(dict.fromkeys(types))}
     order = list(dict.fromkeys(part.blocks))
     forms = _forms([part.shapes[s] for s in order])
     shape_form = dict(zip(order, forms, strict=True))
@@ -126,35 +125,22 @@ def _shape_view(
     shape: Shape, index: int, blocks: Sequence[int], values: Sequence[Value], form: str, vision: bool, shapes: Sequence[Shape]
 ) -> ShapeView:
     mine = _blocks(blocks, index)
-    block: Block = Reader(shape, index, mine, values, "model.vision." if vision else "model.", "vision" if vision else "text").read()
-    if vision:
-        block = _recolour(block)
+    block = Reader(shape, index, mine, values, "model.vision." if vision else "model.", "vision" if vision else "text").read()
     title = f"Block diagram, {shape.label}"
+    stream = "vision" if vision else "stream"
     differing = {k for k, _ in _differing(shapes, index)}
     return ShapeView(
         index=index,
         label=shape.label,
         first=mine[0],
-        blocks=block_list(mine),
+        blocks=some_blocks(mine, len(blocks)),
         form=form,
-        wide=draw(block, False, title),
-        narrow=draw(block, True, title),
+        wide=draw(block, False, title, stream),
+        narrow=draw(block, True, title, stream),
         parts=block.parts,
         sizes=json.dumps(shape.sizes, separators=(",", ":"), sort_keys=True),
         size_line=[(words(k), figure(v), k in differing) for k, v in shape.sizes.items()],
     )
-
-
-def _recolour(block: Block) -> Block:
-    """In the vision encoder the stream has the vision's colour."""
-
-    def tint(label: Label | None) -> Label | None:
-        if label is None or label.role != "stream":
-            return label
-        return Label(label.text, label.card, "vision", label.form, label.state, label.hint)
-
-    return Block(tint(block.start), tint(block.end), [tint(m) for m in block.mids], block.groups, block.factors,
-                 [o for o in map(tint, block.others) if o], block.parts)
 
 
 def _sums(standing: Standing, shapes: Sequence[Shape], blocks: Sequence[int], vision: bool) -> list[Sum]:

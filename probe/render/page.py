@@ -60,7 +60,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
     rest.append(render(sections.provenance(standing, stored, link, with_schema)))
     page = str(render(c.Page(record.family, render(sections.hero(standing)), rest, is_default)))
     if not is_default:
-        page = re.sub(r"<(h[2-6])\b", r"<\1 data-search-exclude", page)
+        page = re.sub(r"<(h[1-6])\b", r"<\1 data-search-exclude", page)
     title = record.about.title if is_default else f"{record.about.title} · {record.checkpoint.id}"
     return Composed(page, title, record.about.subtitle, toc(page, record.about.title))
 
@@ -84,7 +84,7 @@ def family_card(family: Family) -> c.FamilyCard:
     """The family's card on the index."""
     record = family.default.record
     names = [e.label for e in record.experiments if e.verdict == "yes"]
-    tones = {t: k for k, t in enumerate(dict.fromkeys(record.layer_types))}
+    tones = {t: str(k) for k, t in enumerate(dict.fromkeys(record.layer_types))}
     ticks = [c.Tick(i, tones[record.layer_types[i]], s, "") for i, s in enumerate(record.blocks)]
     figures = [
         ("blocks", str(len(record.blocks))),

@@ -30,14 +30,18 @@ def block_list(blocks: Sequence[int]) -> str:
 
 
 def some_blocks(blocks: Sequence[int] | None, total: int) -> str:
-    """``every block``, ``no block`` or ``blocks 0–3``; empty for a value of the whole model."""
+    """``every block``, ``no block``, ``blocks 0–3`` or ``all but 3, 7``; empty for a value of the whole model."""
     if blocks is None:
         return ""
     if not blocks:
         return "no block"
     if len(blocks) == total:
         return "every block"
-    return ("block " if len(blocks) == 1 else "blocks ") + block_list(blocks)
+    here = block_list(blocks)
+    others = block_list(sorted(set(range(total)) - set(blocks)))
+    if len(here) > 30 > len(others):
+        return f"all but {others}"
+    return ("block " if len(blocks) == 1 else "blocks ") + here
 
 
 def ordinal(n: int) -> str:

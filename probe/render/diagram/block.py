@@ -28,10 +28,10 @@ class Frame:
     narrow: bool
 
 
-def draw(block: Block, narrow: bool, title: str) -> Markup:
-    """The SVG of a block, wide or narrow."""
+def draw(block: Block, narrow: bool, title: str, stream: str) -> Markup:
+    """The SVG of a block, wide or narrow. ``stream``: the role that colours the stream."""
     frame = Frame(NARROW, 15, 38, NARROW - 1, True) if narrow else Frame(WIDE, 62, 150, WIDE - 2, False)
-    canvas = Canvas(frame.width)
+    canvas = Canvas(frame.width, stream)
     y = 2.0
     top = y
     if block.start:
@@ -45,7 +45,7 @@ def draw(block: Block, narrow: bool, title: str) -> Markup:
     for label in block.others:
         y = _station(canvas, frame, label, y + 16)
     bottom = y + 26
-    canvas.line([(frame.stream, top + CHIP / 2), (frame.stream, bottom)], "stream")
+    canvas.trunk(frame.stream, top + CHIP / 2, bottom)
     if block.end:
         bottom = _station(canvas, frame, block.end, bottom)
     return canvas.svg(bottom + 3, title, "narrow" if narrow else "wide")

@@ -71,8 +71,9 @@ class Placed:
 class Canvas:
     """Collects a drawing in layers: boxes below panels below lines below labels."""
 
-    def __init__(self, width: float) -> None:
+    def __init__(self, width: float, stream: str) -> None:
         self.width = width
+        self._stream = stream
         self._boxes: list[str] = []
         self._back: list[str] = []
         self._lines: list[str] = []
@@ -86,6 +87,10 @@ class Canvas:
         self._lines.append(f'<path class="line r-{role}" d="{path}"/>')
         if arrow:
             self._lines.append(f'<path class="head r-{role}" d="{_head(points[-2], points[-1])}"/>')
+
+    def trunk(self, x: float, top: float, bottom: float) -> None:
+        """The residual stream."""
+        self._lines.append(f'<path class="trunk r-{self._stream}" d="M{n(x)} {n(top)}V{n(bottom)}"/>')
 
     def place(self, label: Label, x: float, y: float) -> Placed:
         """Draws ``label`` with its upper left corner at (x, y)."""
@@ -132,7 +137,7 @@ class Canvas:
         self._front.append(self._link(label, f'{body}<path d="{cross}"/></g>'))
 
     def dot(self, x: float, y: float) -> None:
-        self._lines.append(f'<circle class="dot" cx="{n(x)}" cy="{n(y)}" r="3.5"/>')
+        self._lines.append(f'<circle class="dot r-{self._stream}" cx="{n(x)}" cy="{n(y)}" r="3.5"/>')
 
     def svg(self, height: float, title: str, name: str) -> Markup:
         """The drawing, one unit a CSS pixel."""
@@ -140,13 +145,13 @@ class Canvas:
         size = f'viewBox="0 0 {n(self.width)} {n(height)}" width="{n(self.width)}" height="{n(height)}"'
         return Markup(f'<svg class="{name}" {size} role="group" aria-label="{escape(title)}">{layers}</svg>')
 
-    @staticmethod
-    def _link(label: Label, body: str) -> str:
+    def _link(self, label: Label, body: str) -> str:
         """A part: a link to its card. ``xlink:href``, since the theme assigns ``href`` on all it finds, which SVG refuses."""
         state = f" is-{label.state}" if label.state else ""
+        role = self._stream if label.role == "stream" else label.role
         spoken = ", ".join(filter(None, [label.text, label.hint]))
         return (
-            f'<a class="part {label.form} r-{label.role}{state}" tabindex="0" xlink:href="#{escape(label.card)}" '
+            f'<a class="part {label.form} r-{role}{state}" tabindex="0" xlink:href="#{escape(label.card)}" '
             f'aria-label="{escape(spoken)}">{body}</a>'
         )
 

@@ -125,6 +125,8 @@ class Reader:
             else:
                 found["shared expert"].append(label)
         found["shared expert"].sort(key=lambda label: label.text == "shared_expert_output")
+        for labels in found.values():
+            labels.sort(key=lambda label: label.state == "absent")
         return [(title, labels) for title, labels in found.items() if labels]
 
     def _value(self, name: str) -> Label | None:
