@@ -51,7 +51,7 @@ def load_config(target: Target, *, attn: str, dtype: str | None) -> Loaded:
     """Builds a published config's class on meta: every module and shape, no memory, nothing that could run."""
     name = stem(target.id)
     if name is None:
-        raise ProbeError(f"There is no published config of {target.id} here: give a local directory, or a Hub id with its weights.")
+        raise ProbeError(f"There is no published config of {target.id} here: give a directory or Hub id with weights.")
     entry = published(name)
     config = classes.config_from(entry.config)
     config._attn_implementation = attn

@@ -31,12 +31,12 @@ def config_from(raw: Mapping[str, Any]) -> PreTrainedConfig:
     if model_type not in CONFIG_MAPPING:
         near = difflib.get_close_matches(model_type, list(CONFIG_MAPPING.keys()), 3)
         hint = f" (the nearest it knows: {', '.join(near)})" if near else ""
-        raise ProbeError(f"The installed transformers does not know model_type {model_type!r}{hint}: install one that does.")
+        raise ProbeError(f"This transformers does not know model_type {model_type!r}{hint}: install one that does.")
     try:
         return CONFIG_MAPPING[model_type].from_dict(dict(raw))
     except Exception as error:
         said = " ".join(str(error).split())[:200]
-        raise ProbeError(f"The config.json of model_type {model_type!r} has values transformers refuses ({said}): mend them.") from error
+        raise ProbeError(f"transformers refuses this config.json of {model_type!r} ({said}): mend it.") from error
 
 
 def text_type(config: PreTrainedConfig) -> str:
@@ -55,7 +55,10 @@ def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
     Raises:
         ProbeError: the installed transformers has no generating class for it.
     """
-    mapping = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING if task(config) == "image-text-to-text" else MODEL_FOR_CAUSAL_LM_MAPPING
+    wrapper = task(config) == "image-text-to-text"
+    mapping = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING if wrapper else MODEL_FOR_CAUSAL_LM_MAPPING
     if type(config) not in mapping:
-        raise ProbeError(f"transformers has no generating class for model_type {config.model_type!r}: name a checkpoint that generates text.")
+        raise ProbeError(
+            f"No class of transformers generates text from model_type {config.model_type!r}: name another."
+        )
     return mapping[type(config)]

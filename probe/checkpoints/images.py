@@ -34,7 +34,7 @@ def processor(config: PreTrainedConfig, sizes: dict[str, int]) -> ProcessorMixin
 
     Args:
         config: the wrapper's config.
-        sizes: the twin's ``image`` entry: ``max_soft_tokens`` (Gemma 4), ``max_patches``, the number of tiles (Llama 4).
+        sizes: the twin's ``image`` entry: ``max_soft_tokens`` of Gemma 4; ``max_patches``, the most tiles, of Llama 4.
     """
     tokenizer = tokens.tokenizer(config.model_type)
     return _MAKERS[config.model_type](config, tokenizer, sizes)
@@ -139,7 +139,9 @@ class TileImageProcessor(PilBackend):
 
 def _gemma4(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes: dict[str, int]) -> ProcessorMixin:
     vision = config.vision_config
-    images = SmallGemma4ImageProcessor(patch_size=vision.patch_size, pooling_kernel_size=vision.pooling_kernel_size, max_soft_tokens=70)
+    images = SmallGemma4ImageProcessor(
+        patch_size=vision.patch_size, pooling_kernel_size=vision.pooling_kernel_size, max_soft_tokens=70
+    )
     images.soft_tokens = sizes["max_soft_tokens"]
     return ImageAndTextGemma4Processor(None, images, tokenizer, None, image_seq_length=sizes["max_soft_tokens"])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from probe import registry
 from probe.checkpoints import real
-from probe.checkpoints.declared import declared
 from probe.checkpoints.published import stem
 from probe.checkpoints.target import Target
 
@@ -17,7 +17,7 @@ def targets(family: str) -> list[Target]:
     The tiny twins, then the builds from published configs, then the real weights that are installed; a checkpoint
     whose real weights are installed is not built from its config. Raises: ProbeError for an unknown family.
     """
-    about = declared(family)
+    about = registry.get(family)
     twins = [Target(family, name, "tiny") for name in about.twins]
     weights = [Target(family, hub_id, "weights") for hub_id in about.checkpoints if real.installed(hub_id)]
     configs = [
@@ -31,10 +31,12 @@ def targets(family: str) -> list[Target]:
 def missing(family: str) -> list[tuple[str, str]]:
     """The listed checkpoints that cannot be probed here: (Hub id, reason), in the selector's order."""
     present = {target.id for target in targets(family)}
-    return [(hub_id, _reason(hub_id)) for hub_id in declared(family).checkpoints if hub_id not in present]
+    return [(hub_id, _reason(hub_id)) for hub_id in registry.get(family).checkpoints if hub_id not in present]
 
 
 def _reason(hub_id: str) -> str:
     if hub_id.startswith(GATED):
-        return "No published config is at hand, and the repository is gated: it opens to accounts that accepted its terms."
-    return "No published config is at hand, and the weights are not installed: with the Hub, probe it by its id."
+        return (
+            "No published config is at hand, and the Hub's repository opens only to accounts that accepted its terms."
+        )
+    return "No published config is at hand, and the weights are not installed; with the Hub, probe it by its id."

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 
+from probe import registry
 from probe.checkpoints import digest, twins
-from probe.checkpoints.declared import declared, families
 
 
 def digests() -> dict[str, str]:
     """``family/name`` -> sha256 of the twin's weights, of every twin as it is built now."""
     return {
-        f"{family}/{name}": digest.of_weights(twins.build(family, name))
-        for family in families()
-        for name in declared(family).twins
+        f"{family.name}/{name}": digest.of_weights(twins.build(family.name, name))
+        for family in registry.families()
+        for name in family.twins
     }
 
 

@@ -59,7 +59,8 @@ def config_ids(model_type: str | None) -> dict[str, int]:
     roles = _ROLES.get(model_type or "", {})
     ids = {role.removesuffix("_token"): SPECIAL[token] for role, token in roles.items()}
     found = {f"{role}_token_{end}": token for role, token in ids.items() for end in ("id", "index")}
-    return {**found, "video_token_id": SPECIAL["<|video|>"], "bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
+    sequence = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
+    return {**found, **sequence, "video_token_id": SPECIAL["<|video|>"]}
 
 
 def tokenizer(model_type: str | None = None) -> PreTrainedTokenizerFast:

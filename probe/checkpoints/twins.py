@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import initialization
 
+from probe import registry
 from probe.checkpoints import classes, digest, tokens
-from probe.checkpoints.declared import declared
 from probe.checkpoints.fill import fill
 from probe.checkpoints.published import published
 from probe.checkpoints.repairs import repair
@@ -41,10 +41,15 @@ Overrides = Mapping[str, Any]
 
 def spec(family: str, name: str) -> dict[str, Any]:
     """The declaration of a twin. Raises: ProbeError if the family has no such twin."""
-    twins = declared(family).twins
+    twins = _twins(family)
     if name not in twins:
         raise ProbeError(f"{family} has no twin named {name!r}; it has {', '.join(twins)}.")
     return twins[name]
+
+
+@cache
+def _twins(family: str) -> dict[str, dict[str, Any]]:
+    return registry.get(family).twins
 
 
 def build_config(family: str, name: str, overrides: Overrides | None = None) -> PreTrainedConfig:
@@ -131,7 +136,7 @@ def verified_digest(family: str, name: str, model: nn.Module) -> str:
     pinned = _lock().get(f"{family}/{name}")
     if pinned != found:
         raise ProbeError(
-            f"The twin {family}/{name} is not the pinned one (digest {found[:12]}, pinned {(pinned or 'nothing')[:12]}): "
+            f"The twin {family}/{name} is not the pinned one ({found[:12]}, pinned {(pinned or 'nothing')[:12]}): "
             "if its config or weights were changed on purpose, run `python -m probe.checkpoints.pin` and probe again."
         )
     return found
