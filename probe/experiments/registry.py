@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import projections, vision, wiring
 from .base import Quirk
 
-QUIRKS: tuple[Quirk, ...] = ()
+QUIRKS: tuple[Quirk, ...] = (*wiring.QUIRKS, *projections.QUIRKS, *vision.QUIRKS)

@@ -1,0 +1,270 @@
+"""Extra forwards that several experiments share, each run at most once for a :class:`~probe.measure.run.Run`.
+
+They run the text model without its head on plain token ids. A batch holds one perturbation a row; where a row is aligned,
+a module is called with row 0's input on every row, so that a difference behind it has its cause inside the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from typing import Any, TypeVar
+
+import torch
+from nnsight.intervention.envoy import Envoy
+
+from ..measure.checks import HIDDEN
+from ..measure.edits import noise_like
+from ..measure.run import Run
+from .tap import Change, Rows, Tap, Tapped, hooks
+
+Found = TypeVar("Found")
+
+LENGTH = 40
+"""Positions of a prompt of these forwards: more than any window or chunk of a twin."""
+
+AFFORDABLE = 1240
+"""Most positions that are run to see past a window."""
+
+SHIFTS = (0, 1, 16, 1024, 65536)
+"""By how many positions the rows of :func:`positions` are moved."""
+
+SCALE = 4.0
+"""What a scaled row multiplies."""
+
+STREAM_SCALE = 16.0
+"""What the stream is multiplied with in a row of :func:`streams`."""
+
+
+def once(measure: Callable[[Run], Found]) -> Callable[[Run], Found]:
+    """Keeps what was measured on the run, so that experiments share it."""
+
+    @wraps(measure)
+    def kept(run: Run) -> Found:
+        store: dict[str, Any] = run.__dict__.setdefault("_extra", {})
+        if measure.__name__ not in store:
+            store[measure.__name__] = measure(run)
+        found: Found = store[measure.__name__]
+        return found
+
+    return kept
+
+
+def part(envoy: Envoy, path: str) -> Envoy | None:
+    """The envoy under a standard path, or None."""
+    found: Any = envoy
+    for step in path.split("."):
+        found = getattr(found, step, None)
+        if not isinstance(found, Envoy):
+            return None
+    return found
+
+
+def attentions(run: Run) -> list[Envoy | None]:
+    return [part(envoy, "self_attn") for envoy in run.text.envoys]
+
+
+def decoder(run: Run) -> torch.nn.Module:
+    """The native module that runs the text model's blocks: embedding in, final norm out."""
+    blocks = run.model.layers._module
+    return next(module for module in run.model._module.modules() if any(child is blocks for child in module.children()))
+
+
+def token_ids(run: Run, length: int, rows: int = 1, seed: int = 0) -> torch.Tensor:
+    """Token ids without special ones: ``[rows, length]``, the same in every row."""
+    generator = torch.Generator().manual_seed(seed)
+    size = run.model.vocab_size
+    ids = torch.randint(size // 5, size * 4 // 5, (1, length), generator=generator)
+    return ids.repeat(rows, 1).to(run.model.device)
+
+
+def forward(run: Run, ids: torch.Tensor, **inputs: Any) -> Any:
+    """One forward of the text model without head or cache."""
+    with torch.no_grad():
+        return decoder(run)(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs)
+
+
+def moved(tensor: torch.Tensor, row: int, base: int = 0) -> float:
+    """Largest difference between a row and the base row, relative to the base row's largest number."""
+    scale = float(tensor[base].float().abs().max())
+    return float((tensor[row].float() - tensor[base].float()).abs().max()) / max(scale, 1e-30)
+
+
+@dataclass
+class Projections:
+    """What an attention's queries, keys, values and output do when one of its projections is perturbed.
+
+    ``noise`` and ``scaled`` give, for a projection's path below the attention, the row in which noise was added to its
+    output, and the row in which it was multiplied. ``outputs`` holds what each projection returned, per block.
+    """
+
+    taps: list[Tapped]
+    noise: dict[str, int] = field(default_factory=dict)
+    scaled: dict[str, int] = field(default_factory=dict)
+    heads: int = 0
+    up: int = 0
+    place: int = 0
+    at: int = 0
+    own: list[list[str]] = field(default_factory=list)
+    outputs: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
+    down: dict[int, torch.Tensor] = field(default_factory=dict)
+
+
+def linear_paths(attention: Envoy | None) -> list[str]:
+    """Paths of the modules below an attention that hold a matrix."""
+    if attention is None:
+        return []
+    return [path for path, module in attention._module.named_modules() if any(p.ndim == 2 for p in module.parameters(recurse=False))]
+
+
+@once
+def projections(run: Run) -> Projections:
+    """One forward whose rows perturb the attention's projections, the heads' outputs, and the MLP's up projection."""
+    every = attentions(run)
+    own = [linear_paths(attention) for attention in every]
+    paths = list(dict.fromkeys(path for found in own for path in found))
+    found = Projections([], own=own)
+    for index, path in enumerate(paths):
+        found.noise[path], found.scaled[path] = 1 + 2 * index, 2 + 2 * index
+    found.heads, found.up, found.place = (1 + 2 * len(paths) + extra for extra in range(3))
+    length = LENGTH // 2
+    found.at = length // 3
+    rows = Rows(found.place + 1)
+    entering: list[tuple[torch.nn.Module, Change]] = []
+    leaving: list[tuple[torch.nn.Module, Change]] = []
+    for index, (attention, envoy) in enumerate(zip(every, run.text.envoys, strict=True)):
+        if attention is not None:
+            entering += [(attention._module, rows.align), (attention._module, rows.change(found.place, partial(_noise_at, found.at)))]
+            for path in own[index]:
+                module = attention._module.get_submodule(path)
+                leaving += [(module, rows.change(found.noise[path], _noise)), (module, rows.change(found.scaled[path], _times(SCALE)))]
+                leaving.append((module, rows.keep(found.outputs, (index, path))))
+        for mlp in (part(envoy, host) for host in ("mlp", "mlp.shared_experts")):
+            if mlp is None:
+                continue
+            up, down = part(mlp, "up_proj"), part(mlp, "down_proj")
+            if up is not None and down is not None:
+                entering.append((mlp._module, rows.align))
+                leaving += [(up._module, rows.change(found.up, _times(SCALE))), (down._module, rows.keep(found.down, index))]
+    tap = Tap(every, heads=rows.change(found.heads, _times(SCALE)))
+    with hooks(entering, leaving), tap:
+        forward(run, token_ids(run, length, rows.total))
+    found.taps = tap.blocks
+    return found
+
+
+def _noise(row: torch.Tensor) -> torch.Tensor:
+    return row + noise_like(row).to(row.dtype) * row.float().std().to(row.dtype)
+
+
+def _noise_at(position: int, row: torch.Tensor) -> torch.Tensor:
+    changed = row.clone()
+    changed[position] = _noise(row[position])
+    return changed
+
+
+def _times(factor: float) -> Change:
+    return lambda row: row * factor
+
+
+@dataclass
+class Positions:
+    """Queries and keys of every block for the same input at other positions, a row for each of :data:`SHIFTS`.
+
+    The last row has shift 0 and one position's input at every position.
+    """
+
+    taps: list[Tapped]
+    constant: int = len(SHIFTS)
+
+
+@once
+def positions(run: Run) -> Positions:
+    """One forward whose rows move the positions and keep every attention's input."""
+    every = attentions(run)
+    start = torch.tensor([*SHIFTS, 0], device=run.model.device)[:, None]
+    ids = token_ids(run, LENGTH, len(SHIFTS) + 1)
+    last = len(SHIFTS)
+    rows = Rows(last + 1)
+    entering: list[tuple[torch.nn.Module, Change]] = []
+    for attention in every:
+        if attention is not None:
+            entering += [(attention._module, rows.align), (attention._module, rows.change(last, lambda row: row[1:2].expand_as(row)))]
+    tap = Tap(every)
+    with hooks(entering), tap:
+        forward(run, ids, position_ids=start + torch.arange(LENGTH, device=run.model.device)[None])
+    return Positions(tap.blocks)
+
+
+@dataclass
+class Streams:
+    """What a block makes of a stream that was changed on its way in: rows :attr:`scaled`, :attr:`ids`, :attr:`noise`.
+
+    ``entering`` and ``leaving`` hold the stream by block, ``children`` the outputs of a block's direct children,
+    ``chosen`` the indices of every top-k inside the block, ``[rows * seq, k]`` or ``[rows, seq, k]``.
+    """
+
+    entering: dict[int, torch.Tensor] = field(default_factory=dict)
+    leaving: dict[int, torch.Tensor] = field(default_factory=dict)
+    children: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
+    chosen: list[list[torch.Tensor]] = field(default_factory=list)
+    scaled: int = 1
+    ids: int = 2
+    noise: int = 3
+    rows: int = 4
+
+
+@once
+def streams(run: Run) -> Streams:
+    """One forward whose rows multiply the stream entering each block, change the token ids, or add noise to the stream."""
+    found = Streams()
+    rows = Rows(found.rows)
+    entering: list[tuple[torch.nn.Module, Change]] = []
+    leaving: list[tuple[torch.nn.Module, Change]] = []
+    for index, envoy in enumerate(run.text.envoys):
+        block = envoy._module
+        changes = [rows.align, rows.change(found.scaled, _times(STREAM_SCALE)), rows.change(found.noise, _noise), rows.keep(found.entering, index)]
+        entering += [(block, change) for change in changes]
+        leaving.append((block, rows.keep(found.leaving, index)))
+        for name, child in block.named_children():
+            if any(True for _ in child.parameters()):
+                leaving.append((child, rows.keep(found.children, (index, name))))
+    ids = token_ids(run, LENGTH // 2, found.rows)
+    ids[found.ids] = token_ids(run, LENGTH // 2, seed=1)[0]
+    tap = Tap(run.text.envoys)
+    with hooks(entering, leaving), tap:
+        forward(run, ids)
+    found.chosen = [block.chosen for block in tap.blocks]
+    return found
+
+
+@dataclass
+class Masks:
+    """What every query of every block may attend to: ``[query, key]`` over a prompt of ``length`` positions, or None.
+
+    ``unseen`` names the config's window or chunk that is longer than the longest prompt run.
+    """
+
+    visible: list[torch.Tensor | None]
+    length: int
+    unseen: dict[str, int]
+
+
+@once
+def masks(run: Run) -> Masks:
+    """One forward on a prompt longer than any window the config names, where that is affordable."""
+    named = {name: getattr(run.model.text_config, name, None) for name in ("sliding_window", "attention_chunk_size")}
+    sizes = {name: int(size) for name, size in named.items() if isinstance(size, int)}
+    within = [size for size in sizes.values() if size + LENGTH <= AFFORDABLE]
+    length = max([LENGTH, *(size + LENGTH for size in within)])
+    tap = Tap(attentions(run), softmax=_visible)
+    with tap:
+        forward(run, token_ids(run, length))
+    return Masks([block.softmax for block in tap.blocks], length, {name: size for name, size in sizes.items() if size >= length})
+
+
+def _visible(scores: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:
+    del pattern
+    return (scores[0] > -HIDDEN).any(0)[:, : scores.shape[-2]]
+
