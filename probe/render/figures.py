@@ -26,7 +26,12 @@ READOUT = (
     ("lm_head", "lm_head_output", "stream"),
     ("logits", "logits", "stream"),
 )
-NOTED = {"softcapped-logits": "logits", "scaled-logits": "logits", "scaled-embeddings": "embed_tokens", "embedding-multiplier": "embed_tokens"}
+NOTED = {
+    "softcapped-logits": "logits",
+    "scaled-logits": "logits",
+    "scaled-embeddings": "embed_tokens",
+    "embedding-multiplier": "embed_tokens",
+}
 
 
 def model_strip(record: Record) -> Markup:
@@ -56,7 +61,14 @@ def image_strip(vision: Vision) -> Markup:
 
     def node(at: PathNode) -> Node:
         note = at.note or (f"[{', '.join(map(str, at.shape))}]" if at.shape else None)
-        return Node(at.label, at.value if at.value != at.label else None, rows.get(at.value or at.label), note, at.repeat, "vision")
+        return Node(
+            at.label,
+            at.value if at.value != at.label else None,
+            rows.get(at.value or at.label),
+            note,
+            at.repeat,
+            "vision",
+        )
 
     return render(Strip("image", [node(at) for at in vision.path]))
 
@@ -71,10 +83,10 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
     forms = _forms([part.shapes[s] for s in order])
     shape_form = dict(zip(order, forms, strict=True))
     name = "vision" if vision else "text"
-    views = [_shape_view(part.shapes[s], s, part.blocks, part.values, shape_form[s], vision, part.shapes) for s in order]
-    ticks = [
-        Tick(i, tones[types[i]], s, f"block {i}: {part.shapes[s].label}") for i, s in enumerate(part.blocks)
+    views = [
+        _shape_view(part.shapes[s], s, part.blocks, part.values, shape_form[s], vision, part.shapes) for s in order
     ]
+    ticks = [Tick(i, tones[types[i]], s, f"block {i}: {part.shapes[s].label}") for i, s in enumerate(part.blocks)]
     legend = [
         TypeLegend(
             label=part.shapes[s].label,
@@ -122,10 +134,18 @@ def _differing(shapes: Sequence[Shape], index: int) -> list[tuple[str, int]]:
 
 
 def _shape_view(
-    shape: Shape, index: int, blocks: Sequence[int], values: Sequence[Value], form: str, vision: bool, shapes: Sequence[Shape]
+    shape: Shape,
+    index: int,
+    blocks: Sequence[int],
+    values: Sequence[Value],
+    form: str,
+    vision: bool,
+    shapes: Sequence[Shape],
 ) -> ShapeView:
     mine = _blocks(blocks, index)
-    block = Reader(shape, index, mine, values, "model.vision." if vision else "model.", "vision" if vision else "text").read()
+    block = Reader(
+        shape, index, mine, values, "model.vision." if vision else "model.", "vision" if vision else "text"
+    ).read()
     title = f"Block diagram, {shape.label}"
     stream = "vision" if vision else "stream"
     differing = {k for k, _ in _differing(shapes, index)}
@@ -157,7 +177,15 @@ def _sums(standing: Standing, shapes: Sequence[Shape], blocks: Sequence[int], vi
         count = f"{len(found.blocks)} blocks" if found.blocks is not None else "the model"
         on = f" of the twin {standing.twin_id}" if standing.borrowed(vision) else ""
         out.append(
-            Sum(linked(expression, vision), where, error_text(found.max_abs_error), figure(found.tolerance), found.dtype, f"{count}{on}", found.holds)
+            Sum(
+                linked(expression, vision),
+                where,
+                error_text(found.max_abs_error),
+                figure(found.tolerance),
+                found.dtype,
+                f"{count}{on}",
+                found.holds,
+            )
         )
     return out
 
@@ -175,8 +203,17 @@ def linked(expression: str, vision: bool) -> Markup:
 
 
 def _term_role(term: str) -> str:
-    for word, role in (("attention", "attention"), ("mlp", "mlp"), ("expert", "mixture"), ("rout", "mixture"), ("layer_scalar", "mark"),
-                       ("per_layer", "mark"), ("norm", "norm"), ("layer", "stream"), ("image", "vision")):
+    for word, role in (
+        ("attention", "attention"),
+        ("mlp", "mlp"),
+        ("expert", "mixture"),
+        ("rout", "mixture"),
+        ("layer_scalar", "mark"),
+        ("per_layer", "mark"),
+        ("norm", "norm"),
+        ("layer", "stream"),
+        ("image", "vision"),
+    ):
         if word in term:
             return f"r-{role}"
     return "r-plain"

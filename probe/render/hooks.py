@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
@@ -30,7 +27,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     _families.clear()
     _families.update(families)
     entries = [{f.default.record.about.title: f"{name}/index.md"} for name, f in families.items()]
-    config.nav = [{"Atlas": "index.md"}, {"How we know": "how-we-know.md"}, *([{"Families": entries}] if entries else [])]
+    config.nav = [
+        {"Atlas": "index.md"},
+        {"How we know": "how-we-know.md"},
+        *([{"Families": entries}] if entries else []),
+    ]
     return config
 
 
@@ -63,14 +64,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Puts the composed page in place of the generated page's Markdown."""
     if composed := _pages.get(page.file.src_uri):
-        page.toc = get_toc(_tokens(composed.toc))
+        page.toc = get_toc(composed.toc)
         return composed.html
     return html.replace(CARDS, str(index_cards(_families))) if CARDS in html else html
-
-
-def _tokens(tokens: list[dict[str, Any]]) -> Any:
-    return tokens
-
-
-def site_root() -> Path:
-    return ROOT

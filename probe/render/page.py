@@ -72,7 +72,12 @@ def toc(page: str, title: str) -> list[dict[str, Any]]:
     for match in HEADING.finditer(page):
         level = int(match[1])
         name = html.unescape(re.sub(r"<[^>]+>", "", match[3])).strip().removesuffix("¶").strip()
-        token = {"level": level, "id": match[2], "name": html.escape(" ".join(name.split())), "children": []}
+        token: dict[str, Any] = {
+            "level": level,
+            "id": match[2],
+            "name": html.escape(" ".join(name.split())),
+            "children": [],
+        }
         while stack[-1]["level"] >= level:
             stack.pop()
         stack[-1]["children"].append(token)
@@ -92,7 +97,16 @@ def family_card(family: Family) -> c.FamilyCard:
         ("values", str(len([v for v in record.values if v.blocks != []]))),
         ("checkpoints", str(len(family.stored))),
     ]
-    return c.FamilyCard(record.family, record.about.title, record.about.subtitle, f"{family.name}/", names[:5], max(0, len(names) - 5), ticks, figures)
+    return c.FamilyCard(
+        record.family,
+        record.about.title,
+        record.about.subtitle,
+        f"{family.name}/",
+        names[:5],
+        max(0, len(names) - 5),
+        ticks,
+        figures,
+    )
 
 
 def index_cards(families: dict[str, Family]) -> Markup:

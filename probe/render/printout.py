@@ -13,13 +13,26 @@ from probe.schema import Record
 VALUE = re.compile(r"^\((?P<name>[\w.]+)\)(?P<arrow> ->)? ?(?P<layout>[A-Z]\w*)? ?(?P<dims>\[[^\]]*\])?(?P<rest>: .*)$")
 MODULE = re.compile(r"^\((?P<name>[^)]+)\): (?P<times>\d+ x )?(?P<cls>\w+)\((?P<args>.*)$")
 ROOT = re.compile(r"^(?P<cls>\w+)\((?P<args>.*)$")
-STANDARD = {"embed_tokens", "layers", "norm", "lm_head", "vision", "projector", "patch_embed", "router", "experts", "shared_experts"}
+STANDARD = {
+    "embed_tokens",
+    "layers",
+    "norm",
+    "lm_head",
+    "vision",
+    "projector",
+    "patch_embed",
+    "router",
+    "experts",
+    "shared_experts",
+}
 
 
 def printout(record: Record) -> Markup:
     """The record's printout as nested, foldable lines. Runs of blocks after the first are folded."""
     roles = {v.name for v in [*record.values, *(record.vision.values if record.vision else [])]}
-    standard = STANDARD | {part.replace("[i]", "") for v in record.values for part in v.host.split(".") if part != "model"}
+    standard = STANDARD | {
+        part.replace("[i]", "") for v in record.values for part in v.host.split(".") if part != "model"
+    }
     lines = record.printout.rstrip("\n").split("\n")
     return Markup("".join(_fold(lines, standard, roles)))
 
@@ -50,14 +63,15 @@ def _line(body: str, standard: frozenset[str], values: frozenset[str]) -> str:
     match = MODULE.match(body)
     if match and match["name"] not in values:
         kind = "s" if match["name"] in standard else "n"
-        times = f'<i>{match["times"]}</i>' if match["times"] else ""
+        times = f"<i>{match['times']}</i>" if match["times"] else ""
         return f'(<b class="{kind}">{escape(match["name"])}</b>): {times}<u>{match["cls"]}</u>({escape(match["args"])}'
     match = VALUE.match(body)
     if match:
-        layout = f'<em>{match["layout"]}</em> ' if match["layout"] else ""
+        layout = f"<em>{match['layout']}</em> " if match["layout"] else ""
         arrow = " → " if match["arrow"] else ""
-        return f'(<b class="v">{match["name"]}</b>){arrow}{layout}{escape(match["dims"] or "")}<s>{escape(match["rest"])}</s>'
+        dims = escape(match["dims"] or "")
+        return f'(<b class="v">{match["name"]}</b>){arrow}{layout}{dims}<s>{escape(match["rest"])}</s>'
     match = ROOT.match(body)
     if match:
-        return f'<u>{match["cls"]}</u>({escape(match["args"])}'
+        return f"<u>{match['cls']}</u>({escape(match['args'])}"
     return str(escape(body))

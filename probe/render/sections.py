@@ -5,23 +5,36 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
+
+from markupsafe import Markup
 
 from probe.render import context as c
 from probe.render.catalog import Family, Stored
 from probe.render.figures import linked
 from probe.render.notes import note, source, to_html
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import figure, parameters, plural, some_blocks, words
+from probe.render.text import figure, parameters, some_blocks, words
 from probe.schema import Experiment, Record, Row
 
 Link = Callable[[str], str]
+Verdict = Literal["yes", "no", "n/a", "inconclusive"]
 TITLES = {"tiny": "tiny twin", "config": "built from config", "weights": "weights run", "missing": "no record"}
 
 
 def chips(experiments: Sequence[Experiment], total: int) -> list[c.Chip]:
     """The quirks that hold."""
     return [
-        c.Chip(e.slug, e.label, e.statement or "", some_blocks(e.blocks, total), [(words(k), figure(v)) for k, v in e.measured.items()])
+        c.Chip(
+            e.slug,
+            e.label,
+            e.statement or "",
+            some_blocks(e.blocks, total),
+            [
+                (words(k), figure(v) + (f" = {e.explained[k]}" if k in e.explained else ""))
+                for k, v in e.measured.items()
+            ],
+        )
         for e in experiments
         if e.verdict == "yes"
     ]
@@ -35,11 +48,22 @@ def hero(standing: Standing) -> c.Hero:
         ("parameters", parameters(checkpoint.parameters)),
         ("blocks", str(len(record.blocks))),
         ("block shapes", str(len(record.shapes))),
-        ("values", str(len(values) + (len([v for v in record.vision.values if v.blocks != []]) if record.vision else 0))),
+        (
+            "values",
+            str(len(values) + (len([v for v in record.vision.values if v.blocks != []]) if record.vision else 0)),
+        ),
         ("architecture", checkpoint.architecture),
     ]
     state = standing.words() if standing.ran else f"built from its config; {standing.words()}"
-    return c.Hero(record.family, record.about.title, record.about.subtitle, checkpoint.id, state, facts, chips(record.experiments, len(record.blocks)))
+    return c.Hero(
+        record.family,
+        record.about.title,
+        record.about.subtitle,
+        checkpoint.id,
+        state,
+        facts,
+        chips(record.experiments, len(record.blocks)),
+    )
 
 
 def selector(family: Family, current: Stored, link: Link) -> c.Selector:
@@ -51,15 +75,22 @@ def selector(family: Family, current: Stored, link: Link) -> c.Selector:
             continue
         record = stored.record
         note = f"run behind it: {record.evidence.twin}" if record.evidence else record.checkpoint.dtype
-        entries.append(c.Entry(listed.id, link(family.uri(stored)), TITLES[record.checkpoint.kind], note, stored is current))
+        entries.append(
+            c.Entry(listed.id, link(family.uri(stored)), TITLES[record.checkpoint.kind], note, stored is current)
+        )
     return c.Selector(entries)
 
 
-def vision(standing: Standing, drawn: c.Markup) -> c.VisionSection | None:
+def vision(standing: Standing, drawn: Markup) -> c.VisionSection | None:
     part = standing.record.vision
     if part is None:
         return None
-    facts = [("rows", part.rows), ("positions", part.positions), ("masking", part.masking), ("final norm", part.final_norm)]
+    facts = [
+        ("rows", part.rows),
+        ("positions", part.positions),
+        ("masking", part.masking),
+        ("final norm", part.final_norm),
+    ]
     return c.VisionSection(part.title, part.module, facts, drawn, chips(part.experiments, len(part.blocks)))
 
 
@@ -74,8 +105,15 @@ def identities(standing: Standing) -> c.Identities:
         for i in standing.identities(is_vision):
             rows.append(
                 c.IdentityRow(
-                    i.name, linked(i.expression, is_vision), some_blocks(i.blocks, total) or "the model", i.holds,
-                    error_text(i.max_abs_error), figure(i.tolerance), i.dtype, i.reason, "vision" if is_vision else "text",
+                    i.name,
+                    linked(i.expression, is_vision),
+                    some_blocks(i.blocks, total) or "the model",
+                    i.holds,
+                    error_text(i.max_abs_error),
+                    figure(i.tolerance),
+                    i.dtype,
+                    i.reason,
+                    "vision" if is_vision else "text",
                 )
             )
     return c.Identities(rows, standing.words())
@@ -85,8 +123,11 @@ def experiments(record: Record) -> c.Experiments:
     found = [(e, len(record.blocks)) for e in record.experiments]
     if record.vision:
         found += [(e, len(record.vision.blocks)) for e in record.vision.experiments]
-    order = ("yes", "inconclusive", "no", "n/a")
-    verdicts = [c.Verdict(e.slug, e.label, e.verdict, e.statement or "", some_blocks(e.blocks, n)) for e, n in sorted(found, key=lambda p: order.index(p[0].verdict))]
+    order: tuple[Verdict, ...] = ("yes", "inconclusive", "no", "n/a")
+    verdicts = [
+        c.Verdict(e.slug, e.label, e.verdict, e.statement or "", some_blocks(e.blocks, n))
+        for e, n in sorted(found, key=lambda p: order.index(p[0].verdict))
+    ]
     counts = Counter(e.verdict for e, _ in found)
     return c.Experiments(verdicts, ", ".join(f"{counts[v]} {v}" for v in order if counts[v]))
 
@@ -112,7 +153,9 @@ def notes(family: str, directory: Path, with_vision: bool) -> c.Notes:
 
 def module(record: Record) -> c.ModuleSection:
     about = record.about
-    declared = [c.DeclaredRow(d.name, source(d.value), to_html(d.doc, "m-", 4) if d.doc else None) for d in about.declared]
+    declared = [
+        c.DeclaredRow(d.name, source(d.value), to_html(d.doc, "m-", 4) if d.doc else None) for d in about.declared
+    ]
     return c.ModuleSection(about.module, to_html(about.doc, "m-", 3), declared)
 
 
@@ -120,8 +163,13 @@ def provenance(standing: Standing, stored: Stored, link: Link, with_schema: bool
     record = standing.record
     p, ck = record.provenance, record.checkpoint
     rows = [
-        ("checkpoint", ck.id), ("standing", KIND_WORDS[ck.kind]), ("class", ck.architecture), ("dtype", ck.dtype),
-        ("attention", ck.attn), ("prompt", ck.prompt or "none: nothing ran"), ("device", p.device),
+        ("checkpoint", ck.id),
+        ("standing", KIND_WORDS[ck.kind]),
+        ("class", ck.architecture),
+        ("dtype", ck.dtype),
+        ("attention", ck.attn),
+        ("prompt", ck.prompt or "none: nothing ran"),
+        ("device", p.device),
         ("versions", f"torch {p.torch}, transformers {p.transformers}, nnsight {p.nnsight}, Python {p.python}"),
         ("sha256 of the " + ("config" if ck.kind == "config" else "weights"), ck.digest),
     ]
@@ -129,12 +177,10 @@ def provenance(standing: Standing, stored: Stored, link: Link, with_schema: bool
         rows.append(("config taken from", ck.config_source))
     evidence = []
     if record.evidence:
-        evidence.append(f"Nothing ran on this checkpoint. The run behind it is that of its twin {record.evidence.twin}.")
+        evidence.append(
+            f"Nothing ran on this checkpoint. The run behind it is that of its twin {record.evidence.twin}."
+        )
         evidence.append("Compared and equal: " + "; ".join(record.evidence.shared) + ".")
         if record.evidence.differs:
             evidence.append("Not the same: " + "; ".join(record.evidence.differs) + ".")
     return c.Provenance(rows, evidence, link(stored.raw_uri), link("records/schema.json") if with_schema else None)
-
-
-def blocks_text(n: int) -> str:
-    return plural(n, "block")

@@ -43,7 +43,9 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     except MkDocsException as error:
         raise ProbeError(str(error)) from error
     except OSError as error:
-        raise ProbeError(f"The site cannot be written ({error.strerror}: {error.filename}); free some room or choose another --site.") from error
+        raise ProbeError(
+            f"The site cannot be written ({error.strerror}: {error.filename}); free some room or choose another --site."
+        ) from error
     directory = Path(config.site_dir)
     found = len(list(records_dir().glob("*/[!.]*.json")))
     return Built(directory, found, len(list(directory.rglob("index.html"))), time.monotonic() - start)
@@ -67,7 +69,9 @@ def serve(site: Path | None = None, host: str = "127.0.0.1", port: int = 8000) -
     try:
         server = http.server.ThreadingHTTPServer((host, port), handler)
     except OSError as error:
-        raise ProbeError(f"Port {port} cannot be served on {host} ({error.strerror}); choose another with --port.") from error
+        raise ProbeError(
+            f"Port {port} cannot be served on {host} ({error.strerror}); choose another with --port."
+        ) from error
     with server:
         print(f"http://{host}:{server.server_address[1]}/", flush=True)
         server.serve_forever()

@@ -20,7 +20,11 @@ LINE = re.compile(r"^\s*(\w+): (.+?)\s*$")
 def environment() -> Environment:
     """The one Jinja environment: strict, escaping, and without any global of our own."""
     return Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 

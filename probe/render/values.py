@@ -94,7 +94,7 @@ def _nnsight(value: Value) -> str:
 
 def plain(hf: HfPath) -> Markup:
     """The same place for someone with a hook in hand."""
-    path = Markup("<code>get_submodule(\"{}\")</code>").format(hf.path) if hf.path else Markup("the model itself")
+    path = Markup('<code>get_submodule("{}")</code>').format(hf.path) if hf.path else Markup("the model itself")
     if hf.side == "op":
         return Markup("{}, inside its forward: <code>{}</code>").format(path, hf.element)
     what = "output" if hf.side == "out" else "input"
@@ -118,7 +118,7 @@ def _edit(value: Value, standing: Standing, twin: Value | None) -> Markup:
 
 def _evidence(value: Value, standing: Standing, twin: Value | None) -> Markup:
     if value.reads is not None:
-        return Markup("{} <span class=\"versions\">{}</span>").format(standing.words(), standing.versions())
+        return Markup('{} <span class="versions">{}</span>').format(standing.words(), standing.versions())
     if twin is not None:
-        return Markup("{} <span class=\"versions\">{}</span>").format(standing.words(), standing.versions())
+        return Markup('{} <span class="versions">{}</span>').format(standing.words(), standing.versions())
     return Markup("nothing has read it: {}").format(value.why or "no run")

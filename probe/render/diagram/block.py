@@ -87,8 +87,14 @@ def _group(canvas: Canvas, frame: Frame, lanes: list[Lane], y: float) -> float:
 
 
 def _lane(
-    canvas: Canvas, frame: Frame, lane: Lane, y: float, source: float, sink: float,
-    ins: list[float] | None = None, outs: list[float] | None = None,
+    canvas: Canvas,
+    frame: Frame,
+    lane: Lane,
+    y: float,
+    source: float,
+    sink: float,
+    ins: list[float] | None = None,
+    outs: list[float] | None = None,
 ) -> float:
     """Draws a sublayer from its tap at ``source`` to its add at ``sink``; returns how far down it reaches."""
     alone = outs is None
@@ -105,10 +111,24 @@ def _lane(
     else:
         top = tap - 19
         canvas.line([(source, tap), (frame.left, tap)], "flow", halo=not alone)
-    room = Room(frame.left + (12 if frame.narrow else 14), frame.right - (12 if frame.narrow else 14), top + TOP, frame.narrow, _drift(lane))
+    room = Room(
+        frame.left + (12 if frame.narrow else 14),
+        frame.right - (12 if frame.narrow else 14),
+        top + TOP,
+        frame.narrow,
+        _drift(lane),
+    )
     filled = fill(canvas, lane, room)
     bottom = filled.bottom + 13
-    canvas.box(lane.box, frame.left, top, frame.right - frame.left, bottom - top, "" if frame.narrow else lane.subtitle, lane.note)
+    canvas.box(
+        lane.box,
+        frame.left,
+        top,
+        frame.right - frame.left,
+        bottom - top,
+        "" if frame.narrow else lane.subtitle,
+        lane.note,
+    )
     row = bottom + 16
     ends = _way_out(canvas, frame, lane, filled.exit, bottom, row)
     at = ends.cy
@@ -179,4 +199,3 @@ def _way_out(
     else:
         canvas.line([start, (start[0], bottom - 5), (x, bottom - 5), (x, y)], role)
     return ends
-

@@ -29,7 +29,7 @@ def width_of(text: str, font: float = FONT) -> float:
 
 @dataclass(frozen=True)
 class Label:
-    """Something that becomes a chip or a norm. ``card``: the id of its card; ``state``: ``eager``, ``absent`` or empty."""
+    """What becomes a chip or a norm. ``card``: its card's id; ``state``: ``eager``, ``absent`` or empty."""
 
     text: str
     card: str
@@ -146,7 +146,10 @@ class Canvas:
         return Markup(f'<svg class="{name}" {size} role="group" aria-label="{escape(title)}">{layers}</svg>')
 
     def _link(self, label: Label, body: str) -> str:
-        """A part: a link to its card. ``xlink:href``, since the theme assigns ``href`` on all it finds, which SVG refuses."""
+        """A part: a link to its card.
+
+        It has ``xlink:href``, since the theme assigns to ``href`` wherever it finds one, which SVG refuses.
+        """
         state = f" is-{label.state}" if label.state else ""
         role = self._stream if label.role == "stream" else label.role
         spoken = ", ".join(filter(None, [label.text, label.hint]))
@@ -160,7 +163,7 @@ def _named(text: str) -> str:
     """A long value's name with its common prefix set lighter, so that what tells it apart stands out."""
     for prefix in ("attention_",):
         if text.startswith(prefix) and text not in ("attention_output", "attention_norm_output"):
-            return f'<tspan class="dim">{prefix}</tspan>{escape(text[len(prefix):])}'
+            return f'<tspan class="dim">{prefix}</tspan>{escape(text[len(prefix) :])}'
     return str(escape(text))
 
 

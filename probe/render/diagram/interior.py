@@ -15,7 +15,7 @@ GAP = 10.0
 
 @dataclass(frozen=True)
 class Room:
-    """The inner width of a box, and where its inside begins. ``drift``: how far right its result leaves, over a norm."""
+    """A box's inner width and where its inside begins. ``drift``: how far right its result leaves it."""
 
     left: float
     right: float
@@ -88,13 +88,20 @@ def _leftwards(canvas: Canvas, labels: Sequence[Label], room: Room) -> Filled:
             placed = Placed(label, x, y)
             x = placed.right + 26
             canvas.place(label, placed.x, y)
-        order = _placed(row, room.left + room.drift if backwards and len(rows) == 1 else (x - 26 - sum(r.width + 26 for r in row) + 26), y, backwards)
+        order = _placed(
+            row,
+            room.left + room.drift if backwards and len(rows) == 1 else (x - 26 - sum(r.width + 26 for r in row) + 26),
+            y,
+            backwards,
+        )
         for a, b in zip(order, order[1:], strict=False):
             canvas.line([(a.x, a.cy), (b.right, b.cy)] if backwards else [(a.right, a.cy), (b.x, b.cy)], a.label.role)
         if before:
             first = order[0]
             mid = (before.bottom + first.y) / 2
-            canvas.line([(before.cx, before.bottom), (before.cx, mid), (first.cx, mid), (first.cx, first.y)], first.label.role)
+            canvas.line(
+                [(before.cx, before.bottom), (before.cx, mid), (first.cx, mid), (first.cx, first.y)], first.label.role
+            )
         before = order[-1]
         y += CHIP + 22
     assert before is not None
@@ -157,7 +164,11 @@ def _panels(canvas: Canvas, lane: Lane, room: Room) -> Filled:
     sums = [end for (title, _), end in zip(lane.panels, ends, strict=True) if title != "router"]
     out = (sums[0][0], bottom + 14)
     for x0, y0 in sums:
-        canvas.line([(x0, y0), (x0, bottom + 14), (out[0] - 1, bottom + 14)] if x0 > out[0] + 1 else [(x0, y0), out], "mixture", arrow=False)
+        canvas.line(
+            [(x0, y0), (x0, bottom + 14), (out[0] - 1, bottom + 14)] if x0 > out[0] + 1 else [(x0, y0), out],
+            "mixture",
+            arrow=False,
+        )
     if len(sums) > 1:
         canvas.dot(*out)
     return Filled(bottom + 18, out)

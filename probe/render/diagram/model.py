@@ -53,7 +53,9 @@ class Block:
 class Reader:
     """Reads a block out of a shape and the record's values."""
 
-    def __init__(self, shape: Shape, index: int, blocks: Sequence[int], values: Sequence[Value], prefix: str, name: str) -> None:
+    def __init__(
+        self, shape: Shape, index: int, blocks: Sequence[int], values: Sequence[Value], prefix: str, name: str
+    ) -> None:
         self.shape, self.blocks, self.name, self.index = shape, set(blocks), name, index
         self.shapes = [shape]
         self.block_host = f"{prefix}layers[i]"
@@ -76,42 +78,104 @@ class Reader:
         mids = [self._value("layer_mid") if k == 0 and len(groups) > 1 else None for k in range(len(groups))]
         factors = [self._factor(f) for f in self.shape.factors if f.applies_to == "sum"]
         others = [
-            label for name in self.here if name not in self.used and (label := self._value(name)) and label.state != "absent"
+            label
+            for name in self.here
+            if name not in self.used and (label := self._value(name)) and label.state != "absent"
         ]
         return Block(start, end, mids, groups, factors, others, self.parts)
 
     def _lane(self, sub: Sublayer) -> Lane:
         role = KINDS[sub.kind]
         stem = sub.contribution.removesuffix("_output")
-        entry = [self._norm(sub.pre_norm, f"norms the stream on the way into {sub.host or stem}", f"{stem}_norm_output")] if sub.pre_norm else []
-        entry += [label for name in (f"{stem}_norm_output", f"{stem}_input") if (label := self._value(name)) and label.state != "absent"]
+        entry = (
+            [self._norm(sub.pre_norm, f"norms the stream on the way into {sub.host or stem}", f"{stem}_norm_output")]
+            if sub.pre_norm
+            else []
+        )
+        entry += [
+            label
+            for name in (f"{stem}_norm_output", f"{stem}_input")
+            if (label := self._value(name)) and label.state != "absent"
+        ]
         host = f"{self.block_host}.{sub.host}" if sub.host else self.block_host
         inside: dict[str, Label] = {}
         for value in self.below:
-            if not sub.host or (value.host != host and not value.host.startswith(host + ".")) or value.name == sub.contribution:
+            if (
+                not sub.host
+                or (value.host != host and not value.host.startswith(host + "."))
+                or value.name == sub.contribution
+            ):
                 continue
             key = value.name if value.host == host else f"{value.host}:{value.name}"
             label = self._label(value)
             if label.state != "absent" or (sub.kind == "moe" and MIXTURE.match(value.name)):
                 if sub.kind == "moe" or not MIXTURE.match(value.name):
                     inside[key] = label
-        own = next((v for v in self.below if v.host == host and v.name == sub.contribution), self.here.get(sub.contribution))
+        own = next(
+            (v for v in self.below if v.host == host and v.name == sub.contribution), self.here.get(sub.contribution)
+        )
         self.used.add(sub.contribution)
         contribution = self._label(own, role) if own else None
-        post = self._norm(sub.post_norm, f"norms what {sub.host or stem} gives, before the add", sub.contribution) if sub.post_norm else None
+        post = (
+            self._norm(sub.post_norm, f"norms what {sub.host or stem} gives, before the add", sub.contribution)
+            if sub.post_norm
+            else None
+        )
         sizes = [(self.shape.sizes[k], unit) for k, unit in SIZE_NOTES.get(sub.kind, ()) if k in self.shape.sizes]
         note = " · ".join(f"{figure(size)} {unit}" for size, unit in sizes)
         title = sub.host or stem
-        box = self._part("box", title, role, {"attention": "attention", "mixer": "sequence mixer", "mlp": "MLP", "moe": "mixture of experts", "branch": "branch of the block"}[sub.kind], [
-            ("class", sub.module), ("contributes", sub.contribution),
-            ("reads", f"the stream through {sub.pre_norm}" if sub.pre_norm else "the stream as it is"),
-            ("before the add", sub.post_norm or "nothing"),
-            *((words(k), figure(self.shape.sizes[k])) for k, _ in SIZE_NOTES.get(sub.kind, ()) if k in self.shape.sizes),
-            *([("keys and values", f"{self.shape.lends}")] if sub.kind == "attention" and self.shape.lends else []),
-        ])
-        add = self._part("add", "add", "stream", "add", [("adds", sub.contribution), ("to", "the residual stream"), ("identity", self.shape.identity)])
-        factor = next((self._factor(f) for f in self.shape.factors if f.applies_to == "contribution" and f.contribution == sub.contribution), None)
-        return Lane(sub, box, sub.module if sub.kind != "branch" else "branch", note, entry, inside, self._panels(inside) if sub.kind == "moe" else [], post, contribution, add, factor)
+        box = self._part(
+            "box",
+            title,
+            role,
+            {
+                "attention": "attention",
+                "mixer": "sequence mixer",
+                "mlp": "MLP",
+                "moe": "mixture of experts",
+                "branch": "branch of the block",
+            }[sub.kind],
+            [
+                ("class", sub.module),
+                ("contributes", sub.contribution),
+                ("reads", f"the stream through {sub.pre_norm}" if sub.pre_norm else "the stream as it is"),
+                ("before the add", sub.post_norm or "nothing"),
+                *(
+                    (words(k), figure(self.shape.sizes[k]))
+                    for k, _ in SIZE_NOTES.get(sub.kind, ())
+                    if k in self.shape.sizes
+                ),
+                *([("keys and values", f"{self.shape.lends}")] if sub.kind == "attention" and self.shape.lends else []),
+            ],
+        )
+        add = self._part(
+            "add",
+            "add",
+            "stream",
+            "add",
+            [("adds", sub.contribution), ("to", "the residual stream"), ("identity", self.shape.identity)],
+        )
+        factor = next(
+            (
+                self._factor(f)
+                for f in self.shape.factors
+                if f.applies_to == "contribution" and f.contribution == sub.contribution
+            ),
+            None,
+        )
+        return Lane(
+            sub,
+            box,
+            sub.module if sub.kind != "branch" else "branch",
+            note,
+            entry,
+            inside,
+            self._panels(inside) if sub.kind == "moe" else [],
+            post,
+            contribution,
+            add,
+            factor,
+        )
 
     @staticmethod
     def _panels(inside: dict[str, Label]) -> list[tuple[str, list[Label]]]:
@@ -140,7 +204,9 @@ class Reader:
         if present and value.needs == "eager":
             state = "eager"
         hint = f"{value.layout} [{' '.join(value.dims)}]" if present else "not on this block"
-        return Label(value.name, anchor(value.host, value.name), role or value_role(value, self.shapes), state=state, hint=hint)
+        return Label(
+            value.name, anchor(value.host, value.name), role or value_role(value, self.shapes), state=state, hint=hint
+        )
 
     def _norm(self, name: str, what: str, value: str) -> Label:
         return self._part("norm", name, "norm", "norm", [("does", what), ("its output", value)])

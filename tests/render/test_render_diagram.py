@@ -1,0 +1,77 @@
+"""The diagram's geometry, on every shape of the fixture, wide and narrow, and on a parallel block."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from probe.render.diagram.block import draw
+from probe.render.diagram.model import Reader
+from probe.schema import Record, Shape, Value
+from tests.render import fixture
+
+LINK = "{http://www.w3.org/1999/xlink}href"
+Case = tuple[Shape, int, list[int], list[Value], str]
+
+
+def cases() -> list[Case]:
+    found: list[Case] = []
+    for record in [*fixture.records(), Record.model_validate(fixture.llama("parallel"))]:
+        for part, prefix in ((record, "model."), (record.vision, "model.vision.")):
+            if part is None:
+                continue
+            for index, shape in enumerate(part.shapes):
+                mine = [i for i, s in enumerate(part.blocks) if s == index]
+                found.append((shape, index, mine, part.values, prefix))
+    return found
+
+
+def drawn(case: Case, narrow: bool) -> ElementTree.Element:
+    shape, index, mine, values, prefix = case
+    svg = draw(Reader(shape, index, mine, values, prefix, "text").read(), narrow, shape.label, "stream")
+    return ElementTree.fromstring(str(svg).replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1))
+
+
+def rectangles(svg: ElementTree.Element) -> list[tuple[str, float, float, float, float]]:
+    """Every chip and norm as (card, left, top, right, bottom)."""
+    out = []
+    for link in svg.iter("a"):
+        if re.search(r"\b(chip|norm)\b", link.get("class", "")) and (rect := link.find("rect")) is not None:
+            x, y, w, h = (float(rect.get(k, "nan")) for k in ("x", "y", "width", "height"))
+            out.append((link.get(LINK, ""), x, y, x + w, y + h))
+    return out
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize("case", cases(), ids=lambda c: f"{c[0].module}-{c[0].label}")
+class TestDrawing:
+    def test_no_two_labels_overlap_and_all_are_inside(self, case: Case, narrow: bool) -> None:
+        svg = drawn(case, narrow)
+        width, height = float(svg.get("width", 0)), float(svg.get("height", 0))
+        found = rectangles(svg)
+        for card, left, top, right, bottom in found:
+            assert left >= 0 and top >= 0 and right <= width and bottom <= height, card
+        for (a, l1, t1, r1, b1), (b, l2, t2, r2, b2) in itertools.combinations(found, 2):
+            assert r1 <= l2 or r2 <= l1 or b1 <= t2 or b2 <= t1, (a, b)
+
+    def test_every_value_of_the_block_is_drawn_once(self, case: Case, narrow: bool) -> None:
+        shape, _, mine, values, prefix = case
+        host = f"{prefix}layers[i]"
+        here = [v for v in values if v.host.startswith(host) and set(v.blocks or []) & set(mine)]
+        cards = [link.get(LINK, "") for link in drawn(case, narrow).iter("a")]
+        for value in here:
+            ends = f"-{value.name}"
+            assert sum(c.endswith(ends) and c.startswith("#v-") for c in cards) == 1, value.name
+
+    def test_norms_boxes_adds_and_factors_are_parts(self, case: Case, narrow: bool) -> None:
+        shape = case[0]
+        classes = [link.get("class", "").split()[1] for link in drawn(case, narrow).iter("a")]
+        joined = sum(s.parallel_with_next for s in shape.sublayers)
+        norms = sum((s.pre_norm is not None) + (s.post_norm is not None) for s in shape.sublayers)
+        assert classes.count("box") == len(shape.sublayers)
+        assert classes.count("add") == len(shape.sublayers) - joined
+        assert classes.count("norm") == norms + len(shape.factors)
+        assert classes.count("times") == len(shape.factors)

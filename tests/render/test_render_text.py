@@ -1,0 +1,60 @@
+"""Words and figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from probe.render.text import anchor, block_list, figure, parameters, some_blocks
+
+
+@pytest.mark.parametrize(
+    ("blocks", "text"),
+    [
+        ([0], "0"),
+        ([0, 1, 2], "0–2"),
+        ([0, 1, 3, 4], "0–1, 3–4"),
+        ([3, 7, 11, 15], "3, 7, … 15 (every 4th)"),
+        ([0, 2, 4, 6], "0, 2, … 6 (every 2nd)"),
+        ([4, 9], "4, 9"),
+    ],
+)
+def test_block_lists(blocks: list[int], text: str) -> None:
+    assert block_list(blocks) == text
+
+
+def test_blocks_in_words() -> None:
+    assert some_blocks(None, 4) == ""
+    assert some_blocks([], 4) == "no block"
+    assert some_blocks([0, 1, 2, 3], 4) == "every block"
+    assert some_blocks([2], 4) == "block 2"
+    assert some_blocks([i for i in range(48) if i % 4 != 3], 48) == "all but 3, 7, … 47 (every 4th)"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "none"),
+        (True, "true"),
+        (1536, "1536"),
+        (262144, "262,144"),
+        (1e-6, "1e-6"),
+        (30.0, "30"),
+        (0.25, "0.25"),
+        (["a", "a", "b"], "a × 2, b"),
+        ([], ""),
+    ],
+)
+def test_figures(value: object, text: str) -> None:
+    assert figure(value) == text
+
+
+def test_anchors_tell_hosts_apart() -> None:
+    hosts = ["model", "model.layers[i]", "model.layers[i].self_attn", "model.vision", "model.vision.layers[i]"]
+    assert len({anchor(host, "layer_input") for host in hosts}) == len(hosts)
+    assert anchor("model.layers[i].self_attn", "attention_keys") == "v-layers-self_attn-attention_keys"
+
+
+def test_parameter_counts() -> None:
+    assert parameters(5_123_000_000) == "5.123 B"
+    assert parameters(134_515_008) == "134.5 M"
+    assert parameters(9000) == "9,000"
