@@ -103,7 +103,9 @@ class Tower(Vision):
     """SigLIP: no class row, and a projector that pools patches by averaging."""
 
     title = "SigLIP"
-    patch_embeddings = StandardValue("Patches", "embeddings.source.embeddings_0.output", Vision.patch_embeddings.description)
+    patch_embeddings = StandardValue(
+        "Patches", "embeddings.source.embeddings_0.output", Vision.patch_embeddings.description
+    )
     image_features = StandardValue("ImageFeatures", f"{ROOT_SCATTER}.inputs[0][1]", Vision.image_features.description)
 
 
@@ -128,4 +130,6 @@ def _patches(run: Run) -> Pair | None:
     return grid.flatten(2).transpose(1, 2), embedded
 
 
-VISION_CHECKS = (Check("patches", "patch_embedding(pixel_values), flat over the grid == vision.patch_embeddings", root=_patches),)
+VISION_CHECKS = (
+    Check("patches", "patch_embedding(pixel_values), flat over the grid == vision.patch_embeddings", root=_patches),
+)

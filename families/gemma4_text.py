@@ -186,16 +186,26 @@ class Moe(PostNormedMlp):
     mlp_output = StandardValue(
         "Residual",
         "parent.post_feedforward_layernorm.output",
-        "What the MLP (and, on a mixture block, the experts) adds to the residual stream: the post-feedforward norm's output",
+        "What the MLP (and, on a mixture block, the experts) adds to the residual stream: "
+        "the post-feedforward norm's output",
     )
     router_logits = StandardValue(
-        "RouterLogits", "parent.router.proj.output", "The router's logits, one per expert, before the scoring", absent=NO_MIXTURE
+        "RouterLogits",
+        "parent.router.proj.output",
+        "The router's logits, one per expert, before the scoring",
+        absent=NO_MIXTURE,
     )
     expert_weights = StandardValue(
-        "ExpertWeights", "parent.experts.inputs[0][2]", "The weight each selected expert's output is scaled by", absent=NO_MIXTURE
+        "ExpertWeights",
+        "parent.experts.inputs[0][2]",
+        "The weight each selected expert's output is scaled by",
+        absent=NO_MIXTURE,
     )
     expert_indices = StandardValue(
-        "ExpertIndices", "parent.experts.inputs[0][1]", "The expert each routing slot sends the token to", absent=NO_MIXTURE
+        "ExpertIndices",
+        "parent.experts.inputs[0][1]",
+        "The expert each routing slot sends the token to",
+        absent=NO_MIXTURE,
     )
     expert_outputs = StandardValue(
         "ExpertOutputs",
@@ -203,7 +213,9 @@ class Moe(PostNormedMlp):
         "Each routing slot's weighted expert output",
         absent=NO_MIXTURE,
     )
-    routed_output = StandardValue("Residual", "parent.experts.output", "The routed experts' combined output", absent=NO_MIXTURE)
+    routed_output = StandardValue(
+        "Residual", "parent.experts.output", "The routed experts' combined output", absent=NO_MIXTURE
+    )
     shared_expert_output = StandardValue(
         "Residual",
         "output",
@@ -244,7 +256,9 @@ ENVOYS: dict[type, type] = {
 
 
 def _mixture(block: Block) -> Pair | None:
-    shared, routed, added = (block.value("mlp", name) for name in ("shared_expert_output", "routed_output", "mlp_output"))
+    shared, routed, added = (
+        block.value("mlp", name) for name in ("shared_expert_output", "routed_output", "mlp_output")
+    )
     if shared is None or routed is None or added is None:
         return None
     both = block.apply("post_feedforward_layernorm_1", shared) + block.apply("post_feedforward_layernorm_2", routed)
@@ -261,11 +275,15 @@ def _router(block: Block) -> Pair | None:
 
 def _choice(block: Block) -> Pair | None:
     logits, indices = block.value("mlp", "router_logits"), block.value("mlp", "expert_indices")
-    return None if logits is None or indices is None else (logits.topk(indices.shape[-1]).indices.float(), indices.float())
+    return (
+        None if logits is None or indices is None else (logits.topk(indices.shape[-1]).indices.float(), indices.float())
+    )
 
 
 def _weights(block: Block) -> Pair | None:
-    logits, indices, weights = (block.value("mlp", name) for name in ("router_logits", "expert_indices", "expert_weights"))
+    logits, indices, weights = (
+        block.value("mlp", name) for name in ("router_logits", "expert_indices", "expert_weights")
+    )
     if logits is None or indices is None or weights is None:
         return None
     scale: Any = block.module.get_submodule("router").per_expert_scale
@@ -275,7 +293,13 @@ def _weights(block: Block) -> Pair | None:
 
 def _expert_outputs(block: Block) -> Pair | None:
     mid, weights, indices, outputs = (
-        block.value(host, name) for host, name in (("", "layer_mid"), ("mlp", "expert_weights"), ("mlp", "expert_indices"), ("mlp", "expert_outputs"))
+        block.value(host, name)
+        for host, name in (
+            ("", "layer_mid"),
+            ("mlp", "expert_weights"),
+            ("mlp", "expert_indices"),
+            ("mlp", "expert_outputs"),
+        )
     )
     if mid is None or weights is None or indices is None or outputs is None:
         return None
@@ -296,18 +320,31 @@ def _patches(run: Run) -> Pair | None:
     if embedded is None:
         return None
     with torch.no_grad():
-        return run.model.vision.patch_embed._module(2 * (run.inputs["pixel_values"].to(run.dtype) - 0.5)).float(), embedded
+        return run.model.vision.patch_embed._module(
+            2 * (run.inputs["pixel_values"].to(run.dtype) - 0.5)
+        ).float(), embedded
 
 
 BLOCK_CHECKS = (
-    Check("router", "router.proj(router.norm(layer_mid) * router.scale * hidden_size ** -0.5) == router_logits", _router),
+    Check(
+        "router", "router.proj(router.norm(layer_mid) * router.scale * hidden_size ** -0.5) == router_logits", _router
+    ),
     Check("expert choice", "topk(router_logits) == expert_indices", _choice),
-    Check("expert weights", "normalize(softmax(router_logits)[expert_indices]) * per_expert_scale[expert_indices] == expert_weights", _weights),
-    Check("expert outputs", "expert_weights * experts[expert_indices](pre_feedforward_layernorm_2(layer_mid)) == expert_outputs", _expert_outputs),
+    Check(
+        "expert weights",
+        "normalize(softmax(router_logits)[expert_indices]) * per_expert_scale[expert_indices] == expert_weights",
+        _weights,
+    ),
+    Check(
+        "expert outputs",
+        "expert_weights * experts[expert_indices](pre_feedforward_layernorm_2(layer_mid)) == expert_outputs",
+        _expert_outputs,
+    ),
     Check("routed sum", "expert_outputs.sum(slot) == routed_output", _routed),
     Check(
         "mixture",
-        "post_feedforward_layernorm(post_feedforward_layernorm_1(shared_expert_output) + post_feedforward_layernorm_2(routed_output)) == mlp_output",
+        "post_feedforward_layernorm(post_feedforward_layernorm_1(shared_expert_output)"
+        " + post_feedforward_layernorm_2(routed_output)) == mlp_output",
         _mixture,
     ),
 )

@@ -79,7 +79,11 @@ TWINS: dict[str, dict[str, Any]] = {
     },
 }
 
-RENAME: dict[str | type, str | list[str]] = {"model.embed_tokens": "embed_tokens", "model.layers": "layers", "model.norm": "norm"}
+RENAME: dict[str | type, str | list[str]] = {
+    "model.embed_tokens": "embed_tokens",
+    "model.layers": "layers",
+    "model.norm": "norm",
+}
 """Native paths and their standard names."""
 
 ENVOYS: dict[type, type] = {LlamaDecoderLayer: Layer, LlamaAttention: Attention, LlamaMLP: Mlp}

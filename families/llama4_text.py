@@ -143,7 +143,10 @@ ROOT_SCATTER = "inputs_embeds_masked_scatter_0"
 FEED_FORWARD_VIEW = "hidden_states_view_0"
 """The operation of the block's forward that brings either feed-forward's output into the stream's shape."""
 
-DENSE_SCORES = "The router scores every expert for every token, and the scores multiply the experts' inputs: no weight or output belongs to a routing slot."
+DENSE_SCORES = (
+    "The router gives every expert a score for every token and scales the experts' inputs by them: "
+    "no weight and no output belongs to a routing slot."
+)
 """Why this family has no `expert_weights` and no `expert_outputs`."""
 
 
@@ -161,9 +164,13 @@ class Mlp(DenseMlp):
 class Moe(Mlp):
     """The mixture: a shared expert, and routed experts that run on every token, scaled on their input."""
 
-    router_logits = StandardValue("RouterLogits", "router.source.forward_0.output", "The router's logits, one per expert, before the scoring")
+    router_logits = StandardValue(
+        "RouterLogits", "router.source.forward_0.output", "The router's logits, one per expert, before the scoring"
+    )
     expert_weights = Unserved(DENSE_SCORES, "The weight each selected expert's output is scaled by")
-    expert_indices = StandardValue("ExpertIndices", "router.source.torch_topk_0.output[1]", "The expert each routing slot sends the token to")
+    expert_indices = StandardValue(
+        "ExpertIndices", "router.source.torch_topk_0.output[1]", "The expert each routing slot sends the token to"
+    )
     expert_outputs = Unserved(DENSE_SCORES, "Each routing slot's weighted expert output")
     routed_output = StandardValue("Residual", "source.sum_0.output", "The routed experts' combined output")
     shared_expert_output = StandardValue(
@@ -186,7 +193,9 @@ class Tower(Vision):
     """The Llama 4 ViT: the class row comes last, and a pixel-shuffle adapter follows the final norm."""
 
     title = "Llama 4 ViT"
-    image_features = StandardValue("ImageFeatures", f"root.source.{ROOT_SCATTER}.inputs[0][1]", Vision.image_features.description)
+    image_features = StandardValue(
+        "ImageFeatures", f"root.source.{ROOT_SCATTER}.inputs[0][1]", Vision.image_features.description
+    )
 
 
 ENVOYS: dict[type, type] = {
@@ -217,11 +226,17 @@ def _router(block: Block) -> Pair | None:
 
 def _choice(block: Block) -> Pair | None:
     logits, indices = block.value("mlp", "router_logits"), block.value("mlp", "expert_indices")
-    return None if logits is None or indices is None else (logits.topk(indices.shape[-1]).indices.float(), indices.float())
+    return (
+        None if logits is None or indices is None else (logits.topk(indices.shape[-1]).indices.float(), indices.float())
+    )
 
 
 def _routed(block: Block) -> Pair | None:
-    entering, logits, routed = block.value("", "mlp_input"), block.value("mlp", "router_logits"), block.value("mlp", "routed_output")
+    entering, logits, routed = (
+        block.value("", "mlp_input"),
+        block.value("mlp", "router_logits"),
+        block.value("mlp", "routed_output"),
+    )
     indices = block.value("mlp", "expert_indices")
     if entering is None or logits is None or routed is None or indices is None:
         return None
@@ -232,7 +247,9 @@ def _routed(block: Block) -> Pair | None:
 
 
 def _mixture(block: Block) -> Pair | None:
-    shared, routed, added = (block.value("mlp", name) for name in ("shared_expert_output", "routed_output", "mlp_output"))
+    shared, routed, added = (
+        block.value("mlp", name) for name in ("shared_expert_output", "routed_output", "mlp_output")
+    )
     return None if shared is None or routed is None or added is None else (shared + routed, added)
 
 
@@ -247,7 +264,11 @@ def _patches(run: Run) -> Pair | None:
 BLOCK_CHECKS = (
     Check("router", "mlp_input @ router.weight.T == router_logits", _router),
     Check("expert choice", "topk(router_logits) == expert_indices", _choice),
-    Check("routed sum", "sum over experts of experts[e](mlp_input * sigmoid(router_logits[e]) if e in expert_indices else 0) == routed_output", _routed),
+    Check(
+        "routed sum",
+        "sum over e of experts[e](mlp_input * sigmoid(router_logits[e]) if e is chosen else 0) == routed_output",
+        _routed,
+    ),
     Check("mixture", "shared_expert_output + routed_output == mlp_output", _mixture),
 )
 """Identities of the mixture, beside the general ones."""

@@ -26,16 +26,20 @@ def about(family: ModuleType, name: str, subtitle: str) -> About:
 
 
 def listed(family: str, order: tuple[str, ...]) -> list[ListedCheckpoint]:
-    """The page's selector: published checkpoints in the module's order, then the twins; missing ones with their reason."""
+    """The page's selector: published checkpoints in the module's order, then the twins."""
     known = {target.id: target for target in targets(family)}
     absent = dict(missing(family))
-    found = [_entry(known[name]) if name in known else _missing(name, absent[name]) for name in order if name in known or name in absent]
+    found = [
+        _entry(known[name]) if name in known else _missing(name, absent[name])
+        for name in order
+        if name in known or name in absent
+    ]
     found += [_entry(target) for target in known.values() if target.id not in order and target.kind != "tiny"]
     return found + [_entry(target) for target in known.values() if target.kind == "tiny"]
 
 
 def _entry(target: Target) -> ListedCheckpoint:
-    return ListedCheckpoint(id=target.id, kind=target.kind, file=target.id.replace("/", "--"))
+    return ListedCheckpoint(id=target.id, kind=target.kind, file=target.id.replace("/", "--"), reason=None)
 
 
 def _missing(name: str, reason: str) -> ListedCheckpoint:
@@ -47,13 +51,25 @@ def _declared(source: str) -> list[Declared]:
     found = []
     body = ast.parse(source).body
     for node, after in zip(body, [*body[1:], None], strict=True):
-        doc = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else None
+        doc = _string(after)
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name) and target.id.isupper() and target.id not in NOT_SHOWN and node.value is not None:
+            if (
+                isinstance(target, ast.Name)
+                and target.id.isupper()
+                and target.id not in NOT_SHOWN
+                and node.value is not None
+            ):
                 found.append(Declared(name=target.id, value=ast.get_source_segment(source, node.value) or "", doc=doc))
         elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             signature = f"{ast.unparse(node.args)}"
             returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
             found.append(Declared(name=node.name, value=f"({signature}){returns}", doc=ast.get_docstring(node)))
     return found
+
+
+def _string(node: ast.stmt | None) -> str | None:
+    """The text of a statement that is nothing but a string."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return node.value.value
+    return None

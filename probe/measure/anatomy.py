@@ -9,10 +9,15 @@ attention takes a softmax over positions, a mixture takes a top-k.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from .symbols import BlockTrace, Expression, Leaf, Opaque, Product, Stream, Sum, Symbols, contains_stream, terms
+
+
+Topology = Literal["sequential", "parallel"]
+Kind = Literal["attention", "mixer", "mlp", "moe", "branch"]
 
 
 class Underivable(Exception):
@@ -37,7 +42,7 @@ class Term:
 
     leaf: str
     hosts: tuple[str, ...]
-    kind: str
+    kind: Kind
     pre_norm: str | None
     post_norm: str | None
     factors: tuple[FactorFound, ...]
@@ -51,7 +56,7 @@ class BlockAnatomy:
 
     terms: tuple[Term, ...]
     factors: tuple[FactorFound, ...]
-    topology: str
+    topology: Topology
     returns: str
 
     def signature(self) -> tuple[object, ...]:
@@ -69,7 +74,9 @@ def derive(blocks: list[torch.nn.Module], forward: object) -> list[BlockAnatomy]
     symbols = Symbols(blocks)
     with torch.no_grad(), symbols:
         forward()  # type: ignore[operator]
-    return [_interpret(block, trace, index) for index, (block, trace) in enumerate(zip(blocks, symbols.traces, strict=True))]
+    return [
+        _interpret(block, trace, index) for index, (block, trace) in enumerate(zip(blocks, symbols.traces, strict=True))
+    ]
 
 
 def _interpret(block: torch.nn.Module, trace: BlockTrace, index: int) -> BlockAnatomy:
@@ -85,7 +92,7 @@ def _interpret(block: torch.nn.Module, trace: BlockTrace, index: int) -> BlockAn
             raise Underivable(f"block {index}: the stream itself is multiplied by {factors[0].name} before the add")
         found.append(_term(block, trace, inner, factors))
     points = [id(term.reads) for term in found]
-    topology = "parallel" if len(found) > 1 and len(set(points)) == 1 else "sequential"
+    topology: Topology = "parallel" if len(found) > 1 and len(set(points)) == 1 else "sequential"
     return BlockAnatomy(tuple(found), sum_factors, topology, trace.returns)
 
 
@@ -108,6 +115,7 @@ def _term(block: torch.nn.Module, trace: BlockTrace, expression: Expression, fac
     pre = next((path for path, seen_host in norms if seen_host), None)
     kinds = {_kind(trace, host) for host in hosts}
     group = "moe" in kinds or any(kind == "moe" for path, kind in _beside(block, trace))
+    kind: Kind
     if "attention" in kinds:
         kind = "attention"
     elif len(hosts) > 1 and not group:
@@ -119,11 +127,14 @@ def _term(block: torch.nn.Module, trace: BlockTrace, expression: Expression, fac
     return Term(expression.path, tuple(hosts), kind, pre, post, factors, reads, expression.tensor)
 
 
-def _walk(block: torch.nn.Module, expression: Expression | None, hosts: list[str], norms: list[tuple[str, bool]]) -> Expression:
+def _walk(
+    block: torch.nn.Module, expression: Expression | None, hosts: list[str], norms: list[tuple[str, bool]]
+) -> Expression:
     """Follow a term back to the stream, collecting the modules on the way; returns the point of the stream it reads."""
     match expression:
         case None:
-            raise Underivable(f"{type(block).__name__}: the input of {hosts[-1] if hosts else 'a term'} could not be traced to the stream")
+            last = hosts[-1] if hosts else "a term"
+            raise Underivable(f"{type(block).__name__}: the input of {last} could not be traced to the stream")
         case Leaf():
             if is_norm(block.get_submodule(expression.path), expression.tensor.shape[-1]):
                 norms.append((expression.path, bool(hosts)))
@@ -158,7 +169,12 @@ def is_norm(module: torch.nn.Module, width: int) -> bool:
     if any(parameter.ndim > 1 for parameter in module.parameters()):
         return False
     reference = next(iter([*module.parameters(), *module.buffers()]), torch.zeros(1))
-    probe = torch.linspace(-1.0, 2.0, 2 * width, dtype=torch.float32, device=reference.device).sin().reshape(1, 2, width).to(reference.dtype)
+    probe = (
+        torch.linspace(-1.0, 2.0, 2 * width, dtype=torch.float32, device=reference.device)
+        .sin()
+        .reshape(1, 2, width)
+        .to(reference.dtype)
+    )
     try:
         with torch.no_grad():
             small, large = module(probe), module(probe * 16)

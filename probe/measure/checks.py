@@ -19,13 +19,17 @@ def block_checks(stack: Stack) -> Iterator[Check]:
     """Checks over one block, in the order of a forward pass."""
     first, second = _first_of(stack, "attention"), _first_of(stack, "mlp", "moe")
     yield Check("stream between blocks", "layers[i].layer_input == layers[i-1].layer_output", _continues)
-    yield Check("norm before the first sublayer", f"{first.pre_norm}(layer_input) == attention_norm_output", _first_norm)
+    yield Check(
+        "norm before the first sublayer", f"{first.pre_norm}(layer_input) == attention_norm_output", _first_norm
+    )
     yield Check("scores", "attention_scores == s * attention_queries @ attention_keys.T where not masked", _scores)
     yield Check("pattern", "softmax(attention_scores) == attention_probabilities", _pattern)
     yield Check("pattern rows", "attention_probabilities.sum(key) == 1", _rows)
     yield Check("head outputs", "attention_probabilities @ attention_values == attention_head_outputs", _heads)
     yield Check("premix", "attention_head_outputs == attention_premix", _premix)
-    yield Check("output projection", f"{_through(first.post_norm, 'o_proj(attention_premix)')} == attention_output", _projection)
+    yield Check(
+        "output projection", f"{_through(first.post_norm, 'o_proj(attention_premix)')} == attention_output", _projection
+    )
     yield Check("stream inside the block", "layer_input + attention_output == layer_mid", _mid)
     yield Check("norm before the MLP", f"{second.pre_norm}(layer_mid) == mlp_norm_output", _second_norm)
     yield Check("input of the MLP", "mlp_norm_output == mlp_input", _mlp_input)
@@ -106,11 +110,17 @@ def _projection(block: Block) -> Pair | None:
     premix, added = block.value("self_attn", "attention_premix"), block.value("self_attn", "attention_output")
     if premix is None or added is None:
         return None
-    return block.apply(_sublayer(block, "attention").post_norm, block.apply(block.part("self_attn.o_proj"), premix.flatten(-2))), added
+    return block.apply(
+        _sublayer(block, "attention").post_norm, block.apply(block.part("self_attn.o_proj"), premix.flatten(-2))
+    ), added
 
 
 def _mid(block: Block) -> Pair | None:
-    entering, added, mid = block.value("", "layer_input"), block.value("self_attn", "attention_output"), block.value("", "layer_mid")
+    entering, added, mid = (
+        block.value("", "layer_input"),
+        block.value("self_attn", "attention_output"),
+        block.value("", "layer_mid"),
+    )
     return None if entering is None or added is None or mid is None else (entering + added, mid)
 
 
@@ -158,7 +168,9 @@ def _down(block: Block) -> Pair | None:
 def _shared_expert(block: Block) -> Pair | None:
     host = _dense(block)
     neurons, shared = block.value(host, "mlp_neurons"), block.value("mlp", "shared_expert_output")
-    return None if neurons is None or shared is None else (block.apply(block.part(f"{host}.down_proj"), neurons), shared)
+    return (
+        None if neurons is None or shared is None else (block.apply(block.part(f"{host}.down_proj"), neurons), shared)
+    )
 
 
 @dataclass(frozen=True)
@@ -171,7 +183,9 @@ class Norms:
 
 
 def _norms(anatomy: BlockAnatomy, kinds: tuple[str, ...]) -> Norms:
-    return next((Norms(term.kind, term.pre_norm, term.post_norm) for term in anatomy.terms if term.kind in kinds), Norms())
+    return next(
+        (Norms(term.kind, term.pre_norm, term.post_norm) for term in anatomy.terms if term.kind in kinds), Norms()
+    )
 
 
 def _sublayer(block: Block, *kinds: str) -> Norms:
@@ -189,8 +203,14 @@ def _through(norm: str | None, inner: str) -> str:
 def root_checks(run: Run) -> Iterator[Check]:
     """Checks over the whole model: what it was called with, the embedding, the scatter, the readout."""
     yield Check("call", "input_ids and attention_mask == what was passed", root=_call)
-    yield Check("embedding", "c * embed_tokens.weight[input_ids] == token_embeddings where no image token", root=_embedding)
-    yield Check("stream into the first block", "token_embeddings == layers[0].layer_input where no image token", root=_first_stream)
+    yield Check(
+        "embedding", "c * embed_tokens.weight[input_ids] == token_embeddings where no image token", root=_embedding
+    )
+    yield Check(
+        "stream into the first block",
+        "token_embeddings == layers[0].layer_input where no image token",
+        root=_first_stream,
+    )
     yield Check("final norm", "norm(layers[-1].layer_output) == final_norm_output", root=_final_norm)
     yield Check("head", "lm_head(final_norm_output) == lm_head_output", root=_head)
     yield Check("readout", "project_on_vocab(layers[-1].layer_output) == logits", root=_readout)
@@ -268,7 +288,11 @@ def _next_token(run: Run) -> Pair | None:
 
 def vision_checks(run: Run) -> Iterator[Check]:
     """Checks over the tower as a whole: its last stream, its features, and where they enter the text model."""
-    yield Check("tower output", "norm(vision.layers[-1].layer_output) == vision.tower_output, or the stream itself where there is no norm", root=_tower)
+    yield Check(
+        "tower output",
+        "norm(vision.layers[-1].layer_output) == vision.tower_output, or the stream itself where there is no norm",
+        root=_tower,
+    )
     yield Check("image tokens", "input_ids == image_token_id == vision.image_token_mask", root=_image_tokens)
     yield Check("scatter", "layers[0].input[vision.image_token_mask] == vision.image_features", root=_scatter)
 
@@ -280,7 +304,7 @@ def _tower(run: Run) -> Pair | None:
     if last is None:
         return None
     tower = run.model.vision
-    norm = getattr(tower, "norm")._module if "norm" in tower._aliases else None
+    norm = tower.norm._module if "norm" in tower._aliases else None
     return (last if norm is None else _call_module(run, norm, last)), run.root("tower_output", "model.vision")
 
 

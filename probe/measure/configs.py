@@ -7,21 +7,42 @@ from typing import Any
 from ..schema import Row
 from ..standard import StandardizedTransformer
 
-FIRST = (
-    "num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
-    "max_position_embeddings", "sliding_window", "attention_chunk_size", "hidden_activation", "hidden_act", "rms_norm_eps",
-    "layer_norm_eps", "final_logit_softcapping", "tie_word_embeddings", "dtype",
-)  # fmt: skip
+FIRST = tuple(
+    (
+        "num_hidden_layers hidden_size intermediate_size num_attention_heads num_key_value_heads head_dim vocab_size "
+        "max_position_embeddings sliding_window attention_chunk_size hidden_activation hidden_act rms_norm_eps "
+        "layer_norm_eps final_logit_softcapping tie_word_embeddings dtype"
+    ).split()
+)
 """Entries every reader looks for, in this order; the rest follows by name."""
 
 BOILERPLATE = frozenset(
-    "architectures chunk_size_feed_forward id2label label2id initializer_range is_encoder_decoder problem_type return_dict use_cache "
-    "output_attentions output_hidden_states transformers_version model_type bos_token_id eos_token_id pad_token_id name_or_path "
-    "is_decoder tokenizer_class attention_dropout torchscript".split()
+    (
+        "architectures chunk_size_feed_forward id2label label2id initializer_range is_encoder_decoder problem_type "
+        "return_dict use_cache output_attentions output_hidden_states transformers_version model_type bos_token_id "
+        "eos_token_id pad_token_id name_or_path is_decoder tokenizer_class attention_dropout torchscript"
+    ).split()
 )
 
-MODEL_SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "head_dim", "qk_head_dim", "vocab_size", "intermediate_size")
-VISION_SIZES = ("num_layers", "vision_hidden_size", "num_heads", "head_dim", "intermediate_size", "patch_size", "image_size")
+MODEL_SIZES = (
+    "num_layers",
+    "hidden_size",
+    "num_heads",
+    "num_kv_heads",
+    "head_dim",
+    "qk_head_dim",
+    "vocab_size",
+    "intermediate_size",
+)
+VISION_SIZES = (
+    "num_layers",
+    "vision_hidden_size",
+    "num_heads",
+    "head_dim",
+    "intermediate_size",
+    "patch_size",
+    "image_size",
+)
 
 
 def sizes(model: StandardizedTransformer) -> dict[str, int]:

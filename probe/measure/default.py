@@ -14,13 +14,19 @@ def default_attention(module: Any) -> str:
     return str(module.get_correct_attn_implementation(None))
 
 
+def switch(module: Any, attn: str) -> None:
+    """Run the text model and the tower under ``attn`` from now on; other towers (audio) keep what they have."""
+    parts = [part for part in ("text_config", "vision_config") if getattr(module.config, part, None) is not None]
+    module.set_attn_implementation({"": attn, **dict.fromkeys(parts, attn)} if parts else attn)
+
+
 @contextmanager
 def implementation(module: torch.nn.Module, attn: str) -> Iterator[None]:
     """Run under another attention implementation; the one before is put back."""
     model: Any = module
-    before = model.config._attn_implementation
-    model.set_attn_implementation(attn)
+    before = str(model.config._attn_implementation)
+    switch(model, attn)
     try:
         yield
     finally:
-        model.set_attn_implementation(before)
+        switch(model, before)

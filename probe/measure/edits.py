@@ -96,7 +96,7 @@ def _editor(hosts: list[tuple[Key, Host]], rows: dict[Key, int], total: int) -> 
 
 
 def row_of(value: torch.Tensor, row: int, total: int) -> torch.Tensor:
-    """The part of a batched value that belongs to one row of the batch; several images or tokens a row stay together."""
+    """The part of a batched value that belongs to one row of the batch, however many images or tokens a row has."""
     size = value.shape[0] // total
     return value[row * size : (row + 1) * size]
 
@@ -174,7 +174,9 @@ def _exact_in(run: Run, stack: Stack) -> dict[Key, float]:
         for place, contribution in enumerate(contributions):
             moved = row_of(output, CONTROLS + place, total) - row_of(output, 0, total)
             wanted = edits[index, place] * factors(run, stack, index, place)
-            errors[Key(stack.host(contribution.host), index, contribution.name)] = float((moved - wanted.reshape(moved.shape)).abs().max())
+            errors[Key(stack.host(contribution.host), index, contribution.name)] = float(
+                (moved - wanted.reshape(moved.shape)).abs().max()
+            )
     return errors
 
 

@@ -18,7 +18,9 @@ from ..standard import StandardizedTransformer
 
 Signature = tuple[Any, ...]
 
-NOT_FLAGS = frozenset("torch_dtype dtype transformers_version model_type architectures name_or_path _name_or_path tokenizer_class".split())
+NOT_FLAGS = frozenset(
+    "torch_dtype dtype transformers_version model_type architectures name_or_path _name_or_path tokenizer_class".split()
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,11 @@ def built(blocks: Sequence[Any], layer_types: Sequence[str]) -> Stackwise:
 
 def _tree(block: torch.nn.Module) -> Signature:
     return tuple(
-        (path, type(module).__name__, tuple(sorted([*dict(module.named_parameters(recurse=False)), *dict(module.named_buffers(recurse=False))])))
+        (
+            path,
+            type(module).__name__,
+            tuple(sorted([*dict(module.named_parameters(recurse=False)), *dict(module.named_buffers(recurse=False))])),
+        )
         for path, module in block.named_modules()
     )
 
@@ -47,11 +53,13 @@ def covered(checkpoint: Stackwise, twin: Stackwise) -> list[int] | None:
     return None if None in found else [index for index in found if index is not None]
 
 
-def evidence(checkpoint: StandardizedTransformer, twin: StandardizedTransformer, blocks: list[int], vision: list[int] | None) -> Evidence:
+def evidence(
+    checkpoint: StandardizedTransformer, twin: StandardizedTransformer, blocks: list[int], vision: list[int] | None
+) -> Evidence:
     """What the two share, in words, and the entries of their configs that say something else."""
     shared = [
         f"the class {type(twin._module).__name__}",
-        f"the module tree and layer type of each of the {len(blocks)} blocks: {len(set(blocks))} kinds, all on the twin",
+        f"the module tree and layer type of each of the {len(blocks)} blocks, {len(set(blocks))} kinds in all",
     ]
     if vision is not None:
         shared.append(f"the tower {type(twin.vision._module).__name__} and the module tree of its {len(vision)} blocks")
@@ -76,7 +84,7 @@ def _flags(left: Any, right: Any) -> tuple[int, list[str]]:
 def _entries(config: dict[str, Any], prefix: str = "") -> Any:
     for name, value in config.items():
         if isinstance(value, dict):
-            if name != "audio_config":
+            if name not in ("audio_config", "id2label", "label2id"):
                 yield from _entries(value, f"{prefix}{name}.")
         elif isinstance(value, bool) or value is None or isinstance(value, str):
             if not name.endswith(("_id", "_index")):

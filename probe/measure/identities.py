@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -54,10 +55,9 @@ class Block:
         """What a native module gives for a value, in float32; the value itself where there is no module."""
         if module is None:
             return value
-        if isinstance(module, str):
-            module = self.module.get_submodule(module)
+        native: Any = self.module.get_submodule(module) if isinstance(module, str) else module
         with torch.no_grad():
-            return module(value.to(self.run.dtype)).float()
+            return native(value.to(self.run.dtype)).float()
 
 
 @dataclass
@@ -171,7 +171,9 @@ def all_identities(run: Run) -> tuple[list[Identity], list[Identity]]:
     if run.vision is None:
         return text, []
     extra = getattr(family, "VISION_CHECKS", ())
-    return text, evaluate(run, run.vision, [*block_sums(run.vision), *block_checks(run.vision), *extra, *vision_checks(run)])
+    return text, evaluate(
+        run, run.vision, [*block_sums(run.vision), *block_checks(run.vision), *extra, *vision_checks(run)]
+    )
 
 
 def unpinned(run: Run) -> set[tuple[str, str]]:

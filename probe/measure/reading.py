@@ -13,7 +13,7 @@ from ..errors import ProbeError
 from ..standard import StandardizedTransformer
 from ..standard.hosts import Host
 from ..standard.value import StandardValue
-from .default import default_attention
+from .default import default_attention, switch
 from .rounding import digits
 from .run import prepare
 from .trace import run as run_workers
@@ -73,13 +73,16 @@ def read_value(
         ProbeError: the value is unknown, or this load cannot give it: the reason is the message.
     """
     if target.kind == "config":
-        raise ProbeError(f"{target.id} is only built from its config here, so nothing can be read; give a twin or real weights with --checkpoint.")
+        raise ProbeError(
+            f"{target.id} is only built from its config here, so nothing can be read; "
+            "give a twin or real weights with --checkpoint."
+        )
     model = StandardizedTransformer(load(target, attn="eager", dtype=dtype, device=device, offline=offline))
-    model._module.set_attn_implementation(attn or default_attention(model._module))
+    switch(model._module, attn or default_attention(model._module))
     host_label, host, declared = _find(model, value, layer)
     reason = host.refusal(declared)
     if reason is not None and attn is None:
-        model._module.set_attn_implementation("eager")
+        switch(model._module, "eager")
         reason = host.refusal(declared)
     if reason is not None:
         raise ProbeError(reason, status=4)
@@ -123,7 +126,11 @@ def _find(model: StandardizedTransformer, value: str, layer: int | None) -> tupl
         blocks = sorted({block for _, block, _, _ in found if block is not None})
         at = [entry for entry in found if entry[1] == layer]
         if not at:
-            where = f"it has one on blocks {blocks[0]} to {blocks[-1]}" if blocks else "it belongs to the whole model, so leave --layer out"
+            where = (
+                f"it has one on blocks {blocks[0]} to {blocks[-1]}"
+                if blocks
+                else "it belongs to the whole model, so leave --layer out"
+            )
             raise ProbeError(f"{wanted} has no block {layer}: {where}.")
         found = at
     label, block, host, declared = next((entry for entry in found if entry[2].refusal(entry[3]) is None), found[0])
@@ -147,4 +154,7 @@ def _stats(tensor: torch.Tensor) -> dict[str, float]:
 
 def _top(model: StandardizedTransformer, probabilities: torch.Tensor) -> list[tuple[str, float]]:
     best = probabilities[0].topk(min(TOP, probabilities.shape[-1]))
-    return [(model.tokenizer.decode([int(token)]), digits(float(p))) for token, p in zip(best.indices, best.values, strict=True)]
+    return [
+        (model.tokenizer.decode([int(token)]), digits(float(p)))
+        for token, p in zip(best.indices, best.values, strict=True)
+    ]

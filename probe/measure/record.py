@@ -9,8 +9,6 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
-import torch
-
 from .. import experiments
 from ..checkpoints import Loaded, Target, load, targets
 from ..errors import ProbeError
@@ -77,6 +75,8 @@ def probe_target(
     say = progress or _silent
     if target.kind == "config":
         return _of_config(target, dtype, say)
+    if target.kind == "tiny" and attn is None and dtype is None and device == "cpu":
+        return _of_findings(twin_findings(target.family, target.id, say))
     say("loading", 0.0)
     model = StandardizedTransformer(load(target, attn="eager", dtype=dtype, device=device, offline=offline))
     return _of_findings(_findings(model, attn, say))
@@ -93,7 +93,7 @@ def _findings(model: StandardizedTransformer, attn: str | None, say: Progress) -
     text_identities, vision_identities = all_identities(run)
     _refuse_broken(model, [*text_identities, *vision_identities])
     say("reading under the default attention", 0.45)
-    default, reasons = _under(run, attn or default_attention(model._module))
+    reasons = _under(run, attn or default_attention(model._module))
     say("editing every value", 0.55)
     effects = edit_all(run)
     say("running the experiments", 0.7)
@@ -102,32 +102,32 @@ def _findings(model: StandardizedTransformer, attn: str | None, say: Progress) -
     text = Half(*shapes(run, run.text, model.layer_types), text_identities, text_experiments)
     vision = None
     if run.vision is not None:
-        vision = Half(*shapes(run, run.vision, ["full_attention"] * len(run.vision)), vision_identities, vision_experiments)
-    return Findings(run, values.Measured(run.readings, default, reasons, effects), text, vision, facts(run))
+        vision = Half(
+            *shapes(run, run.vision, ["full_attention"] * len(run.vision)), vision_identities, vision_experiments
+        )
+    return Findings(run, values.Measured(reasons, run.readings, effects), text, vision, facts(run))
 
 
 def _refuse_broken(model: StandardizedTransformer, found: Sequence[Identity]) -> None:
     broken = [identity for identity in found if not identity.holds]
     if broken:
         what = "; ".join(f"{identity.name} ({identity.expression}): {identity.reason}" for identity in broken)
-        raise ProbeError(f"{model.loaded.target.family}, {model.loaded.target.id}: {len(broken)} identities do not hold, so no record is written. {what}.", status=3)
+        raise ProbeError(
+            f"{model.loaded.target.family}, {model.loaded.target.id}: {len(broken)} identities do not hold, "
+            f"so no record is written. {what}.",
+            status=3,
+        )
 
 
-def _under(run: Run, attn: str) -> tuple[frozenset[Key], dict[Key, str]]:
-    """The values another attention implementation gives, read for real, and what it says of the others."""
+def _under(run: Run, attn: str) -> dict[Key, str]:
+    """What another attention implementation says of the values it does not give; the others are read for real."""
+    reasons = values.refused_by_default(run.model) if attn == default_attention(run.model._module) else {}
     with implementation(run.model._module, attn):
-        read = frozenset(read_all(run.model, run.inputs))
-        reasons = {}
-        for label, block, host in run.model.hosts():
-            for name, value in host.standard_values().items():
-                key = Key(label, block, name)
-                reason = host.refusal(value)
-                if key in run.readings and reason is not None:
-                    reasons[key] = reason
+        read = read_all(run.model, run.inputs)
     silent = [key for key in run.readings if key not in read and key not in reasons]
     if silent:
         raise ProbeError(f"Under {attn!r}, {silent[0].name} was neither read nor refused; correct its location.")
-    return read, reasons
+    return reasons
 
 
 def _of_findings(found: Findings) -> Record:
@@ -232,11 +232,22 @@ def provenance(model: StandardizedTransformer) -> Provenance:
     return Provenance(**versions, device=device, python=".".join(platform.python_version_tuple()[:2]))
 
 
-@lru_cache(maxsize=16)
-def twin_findings(family: str, twin: str) -> Findings:
+@lru_cache(maxsize=64)
+def _twin(family: str, twin: str) -> StandardizedTransformer:
+    """A tiny twin, built once a process."""
+    return StandardizedTransformer(
+        load(next(t for t in targets(family) if t.kind == "tiny" and t.id == twin), attn="eager")
+    )
+
+
+_found: dict[tuple[str, str], Findings] = {}
+
+
+def twin_findings(family: str, twin: str, say: Progress = _silent) -> Findings:
     """The findings on a tiny twin, measured once a process."""
-    target = next(target for target in targets(family) if target.kind == "tiny" and target.id == twin)
-    return _findings(StandardizedTransformer(load(target, attn="eager")), None, _silent)
+    if (family, twin) not in _found:
+        _found[family, twin] = _findings(_twin(family, twin), None, say)
+    return _found[family, twin]
 
 
 def _of_config(target: Target, dtype: str | None, say: Progress) -> Record:
@@ -246,19 +257,22 @@ def _of_config(target: Target, dtype: str | None, say: Progress) -> Record:
     found, blocks, tower_blocks = _twin_for(model)
     twin = found.run.model
     behind = evidence.evidence(model, twin, blocks, tower_blocks)
-    why = f"built from its config and not run; the run of {twin.loaded.target.id} stands behind it"
+    measured = values.Measured(
+        values.refused_by_default(model),
+        why=f"built from its config and not run; the run of {twin.loaded.target.id} stands behind it",
+    )
     say("writing", 0.9)
     text = _carried(found.text, blocks, model, vision=False)
     vision = None
     if tower_blocks is not None and found.vision is not None:
         half = _carried(found.vision, tower_blocks, model, vision=True)
         described = tower.describe_config(model, tower.describe(found.run))
-        vision = _vision(model, described, half, values.rows(model, None, why, vision=True))
+        vision = _vision(model, described, half, values.rows(model, measured, vision=True))
     return _record(
         model,
         prompt=None,
         text=text,
-        rows=values.rows(model, None, why, vision=False),
+        rows=values.rows(model, measured, vision=False),
         facts=[],
         vision=vision,
         behind=behind,
@@ -272,7 +286,7 @@ def _twin_for(model: StandardizedTransformer) -> tuple[Findings, list[int], list
     for target in targets(family):
         if target.kind != "tiny":
             continue
-        twin = StandardizedTransformer(load(target, attn="eager"))
+        twin = _twin(family, target.id)
         if type(twin._module) is not type(model._module) or twin.has_vision != model.has_vision:
             continue
         blocks = evidence.covered(mine, evidence.built(twin.layers, twin.layer_types))
@@ -310,10 +324,14 @@ def _carry(experiment: Experiment, blocks: list[int], model: StandardizedTransfo
     A number carries over only where the twin's run found it equal to a config entry; the checkpoint's own entry then
     takes its place. The others belong to the twin and are left out.
     """
-    quirk = next(quirk for quirk in experiments.QUIRKS if quirk.slug == experiment.slug and (quirk.about == "vision") == vision)
+    quirk = next(
+        quirk for quirk in experiments.QUIRKS if quirk.slug == experiment.slug and (quirk.about == "vision") == vision
+    )
     if quirk.built is not None:
         return quirk.record(quirk.built(model), len(blocks))
-    where = None if experiment.blocks is None else [index for index, twin in enumerate(blocks) if twin in experiment.blocks]
+    where = (
+        None if experiment.blocks is None else [index for index, twin in enumerate(blocks) if twin in experiment.blocks]
+    )
     numbers = {name: _entry(model, key) for name, key in experiment.explained.items()}
     update: dict[str, Any] = {"blocks": where, "measured": numbers}
     if experiment.verdict == "yes":

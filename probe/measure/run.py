@@ -16,6 +16,7 @@ from nnsight.intervention.envoy import Envoy
 from ..errors import ProbeError
 from ..standard import StandardizedTransformer
 from .anatomy import BlockAnatomy, Term, Underivable, derive
+from .default import switch
 from .trace import Inputs, Key, Readings, read_all
 
 PROMPT = "The Eiffel Tower is in the city of"
@@ -73,8 +74,9 @@ class Stack:
             if same(self.readings[key].reshape(term.tensor.shape), term.tensor):
                 return Contribution(term, key.host.removeprefix(self.label).lstrip("."), key.name)
         raise ProbeError(
-            f"Block {index} of {self.label}: derived from the run, it adds the output of {term.leaf!r}; declared, its contributions are "
-            f"{', '.join(f'{key.host}.{key.name}' for key in candidates)}, and none of them is that tensor. Correct the family module."
+            f"Block {index} of {self.label}: derived from the run, it adds the output of {term.leaf!r}; declared, its "
+            f"contributions are {', '.join(f'{key.host}.{key.name}' for key in candidates)}, and none of them is that "
+            "tensor. Correct the family module."
         )
 
 
@@ -140,7 +142,7 @@ def measure(model: StandardizedTransformer, prompt: str | None = None) -> Run:
         ProbeError: the wiring of a block could not be derived, or contradicts what the family module declares.
     """
     text, inputs = prepare(model, prompt)
-    model._module.set_attn_implementation("eager")
+    switch(model._module, "eager")
     readings = read_all(model, inputs)
     towers = [("model.layers[i]", list(model.layers))]
     if model.has_vision:

@@ -103,7 +103,12 @@ def borrowed_from(run: Run, stack: Stack) -> list[int | None]:
     found: list[int | None] = []
     host = stack.host("self_attn")
     for index in range(len(stack)):
-        found.append(next((earlier for earlier in range(index) if found[earlier] is None and _alike(run, host, earlier, index)), None))
+        found.append(
+            next(
+                (earlier for earlier in range(index) if found[earlier] is None and _alike(run, host, earlier, index)),
+                None,
+            )
+        )
     return found
 
 

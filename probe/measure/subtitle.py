@@ -26,14 +26,17 @@ def subtitle(shapes: Sequence[Shape], blocks: Sequence[int], experiments: Sequen
     yes = {experiment.slug for experiment in experiments if experiment.verdict == "yes"}
     first = shapes[blocks[0]]
     attention = next((sublayer for sublayer in first.sublayers if sublayer.kind == "attention"), first.sublayers[0])
-    sentence = f"{first.topology.capitalize()} blocks with {_NORMS[attention.pre_norm is not None, attention.post_norm is not None]}"
+    norms = _NORMS[attention.pre_norm is not None, attention.post_norm is not None]
+    sentence = f"{first.topology.capitalize()} blocks with {norms}"
     features = [phrase for slug, phrase in _PHRASES.items() if slug in yes]
     if features:
         sentence += f", {_listed(features)}"
     parts = [sentence]
     kinds = list(dict.fromkeys(shape.layer_type or "" for shape in shapes))
     if len(kinds) > 1:
-        parts.append(f"{_listed([kind.removesuffix('_attention').replace('_', ' ') for kind in kinds])} attention take turns")
+        parts.append(
+            f"{_listed([kind.removesuffix('_attention').replace('_', ' ') for kind in kinds])} attention take turns"
+        )
     mixture = [any(sublayer.kind == "moe" for sublayer in shape.sublayers) for shape in shapes]
     if all(mixture):
         parts.append("a mixture of experts on every block")

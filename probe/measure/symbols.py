@@ -15,7 +15,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 SHAPE_ONLY = frozenset(
-    "view reshape contiguous to dropout clone squeeze unsqueeze type_as float view_as flatten unflatten __getitem__ expand".split()
+    (
+        "view reshape contiguous to dropout clone squeeze unsqueeze type_as float view_as flatten unflatten "
+        "__getitem__ expand"
+    ).split()
 )
 MIXES_POSITIONS = frozenset({"softmax", "scaled_dot_product_attention"})
 

@@ -19,7 +19,7 @@ Inputs = dict[str, Any]
 
 
 class Key(NamedTuple):
-    """One value on one host: ``Key("model.layers[i].mlp", 3, "mlp_output")``; block is None on the root and the tower."""
+    """A value on a host: ``Key("model.layers[i].mlp", 3, "mlp_output")``; block is None on the root and the tower."""
 
     host: str
     block: int | None
@@ -40,7 +40,9 @@ def run(model: StandardizedTransformer, inputs: Inputs, workers: Iterable[Worker
                 worker()
 
 
-def by_host_and_name(model: StandardizedTransformer, wanted: Callable[[Key], bool] | None = None) -> dict[tuple[str, str], list[tuple[Key, Host]]]:
+def by_host_and_name(
+    model: StandardizedTransformer, wanted: Callable[[Key], bool] | None = None
+) -> dict[tuple[str, str], list[tuple[Key, Host]]]:
     """The values this load can give, grouped so that one worker can ask for each group in order."""
     groups: dict[tuple[str, str], list[tuple[Key, Host]]] = {}
     for label, block, host in model.hosts():
@@ -76,4 +78,7 @@ def declared(model: StandardizedTransformer) -> Iterable[tuple[Key, Host, Standa
 
 def repeat(inputs: Mapping[str, Any], rows: int) -> Inputs:
     """``inputs`` with every tensor repeated ``rows`` times along its first axis."""
-    return {name: tensor.repeat(rows, *[1] * (tensor.ndim - 1)) if isinstance(tensor, torch.Tensor) else tensor for name, tensor in inputs.items()}
+    return {
+        name: tensor.repeat(rows, *[1] * (tensor.ndim - 1)) if isinstance(tensor, torch.Tensor) else tensor
+        for name, tensor in inputs.items()
+    }

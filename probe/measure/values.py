@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 
@@ -11,6 +12,7 @@ from ..schema import Edit, HfPath, Value
 from ..standard import StandardizedTransformer
 from ..standard.hosts import Host
 from ..standard.value import StandardValue, Unserved
+from .default import default_attention, implementation
 from .edits import Effect
 from .rounding import one_digit
 from .trace import Key, Readings, declared
@@ -20,15 +22,19 @@ NOT_EDITED = "derived from the run and read-only"
 
 @dataclass
 class Measured:
-    """What the runs of one checkpoint gave for its values; empty for a build from a config.
+    """What the runs of one checkpoint gave for its values.
 
-    ``default`` holds the values the default attention implementation gave, ``reasons`` what it said of the others.
+    Attributes:
+        reasons: what a load under the default attention says of the values that only eager attention gives.
+        readings: the values as read; None where nothing was run.
+        effects: what editing each of them did.
+        why: the reason of every null, where nothing was run.
     """
 
-    readings: Readings = field(default_factory=dict)
-    default: frozenset[Key] = frozenset()
-    reasons: Mapping[Key, str] = field(default_factory=dict)
+    reasons: Mapping[Key, str]
+    readings: Readings | None = None
     effects: Mapping[Key, Effect] = field(default_factory=dict)
+    why: str | None = None
 
 
 @dataclass
@@ -41,15 +47,18 @@ class _Group:
     lack: dict[int | None, str] = field(default_factory=dict)
 
 
-def rows(model: StandardizedTransformer, measured: Measured | None, why: str | None = None, *, vision: bool) -> list[Value]:
-    """One row a host, native class and value, in the order of a forward pass.
+def refused_by_default(model: StandardizedTransformer) -> dict[Key, str]:
+    """The values that eager attention gives and the default attention does not, with the sentence it refuses them with.
 
-    Args:
-        model: the standardized model.
-        measured: what was run; None where nothing was.
-        why: the reason of every null, where nothing was run.
-        vision: rows of the tower, or of everything else.
+    Nothing is run.
     """
+    given = [(key, host, value) for key, host, value in declared(model) if host.refusal(value) is None]
+    with implementation(model._module, default_attention(model._module)):
+        return {key: reason for key, host, value in given if (reason := host.refusal(value)) is not None}
+
+
+def rows(model: StandardizedTransformer, measured: Measured, *, vision: bool) -> list[Value]:
+    """One row a host, native class and value, in the order of a forward pass: the tower's, or all others."""
     groups: dict[tuple[str, str, str], _Group] = {}
     for key, host, value in declared(model):
         if key.host.startswith("model.vision") != vision:
@@ -62,10 +71,10 @@ def rows(model: StandardizedTransformer, measured: Measured | None, why: str | N
             group.have.append(key)
         else:
             group.lack[key.block] = reason
-    return [_row(model, key, group, measured, why) for key, group in groups.items()]
+    return [_row(model, key, group, measured) for key, group in groups.items()]
 
 
-def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Group, measured: Measured | None, why: str | None) -> Value:
+def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Group, measured: Measured) -> Value:
     host, module, name = key
     value, have = group.value, group.have
     served = bool(have)
@@ -88,7 +97,7 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
         reads=reads,
         edits=edits,
         edit=edit,
-        why=_why(group, measured, why),
+        why=_why(group, measured),
     )
 
 
@@ -105,35 +114,18 @@ def _blocks(group: _Group) -> list[int] | None:
     return sorted(key.block for key in group.have if key.block is not None)
 
 
-def _condition(group: _Group, measured: Measured | None) -> tuple[str | None, str | None]:
+def _condition(group: _Group, measured: Measured) -> tuple[Literal["eager"] | None, str | None]:
     """The load a value needs, and the sentence a refusal gives where some block or load has none."""
-    if measured is not None:
-        refused = [key for key in group.have if key not in measured.default]
-        if refused:
-            return "eager", measured.reasons[refused[0]]
-    else:
-        reasons = [reason for key in group.have if (reason := _under_default(group, key)) is not None]
-        if reasons:
-            return "eager", reasons[0]
+    refused = next((measured.reasons[key] for key in group.have if key in measured.reasons), None)
+    if refused is not None:
+        return "eager", refused
     return None, next(iter(group.lack.values()), None)
 
 
-def _under_default(group: _Group, key: Key) -> str | None:
-    """What a load under the default implementation would say, found without running it."""
-    module = group.host._module
-    config = getattr(module, "config", None)
-    if config is None or getattr(config, "_attn_implementation", None) != "eager":
-        return None
-    from .default import default_attention, implementation
-
-    with implementation(group.host.root._module, default_attention(group.host.root._module)):
-        return group.value.refusal(group.host)
-
-
-def _seen(group: _Group, measured: Measured | None) -> tuple[list[int] | None, bool | None, bool | None, Edit | None]:
+def _seen(group: _Group, measured: Measured) -> tuple[list[int] | None, bool | None, bool | None, Edit | None]:
     if not group.have:
         return None, False, False, None
-    if measured is None:
+    if measured.readings is None:
         return None, None, None, None
     read = [key for key in group.have if key in measured.readings]
     first = measured.readings[read[0]] if read else None
@@ -150,11 +142,11 @@ def _seen(group: _Group, measured: Measured | None) -> tuple[list[int] | None, b
     return shape, len(read) == len(group.have), edits, edit
 
 
-def _why(group: _Group, measured: Measured | None, why: str | None) -> str | None:
+def _why(group: _Group, measured: Measured) -> str | None:
     if not group.have:
         return None
-    if measured is None:
-        return why
+    if measured.readings is None:
+        return measured.why
     if not group.value.writable:
         return NOT_EDITED
     silent = [key.block for key in group.have if key in measured.effects and not measured.effects[key].reaches]

@@ -13,7 +13,14 @@ from nnsight.intervention.envoy import Envoy
 from .value import StandardValue
 
 
-class Host(Envoy):
+class Part(Envoy):
+    """An envoy whose children get their envoy class by native class alone, without a walk over all spellings."""
+
+    def _resolve_envoy_class(self, module: torch.nn.Module, path: str) -> type[Envoy]:
+        return next((self._envoys[cls] for cls in type(module).__mro__ if cls in self._envoys), Part)
+
+
+class Host(Part):
     """An envoy with standard values."""
 
     @classmethod
@@ -57,11 +64,17 @@ class Layer(Host):
     """A block. Defaults: a norm before each of two sublayers, both adds in the block."""
 
     layer_input = StandardValue("Residual", "input", "The residual stream entering the block")
-    attention_norm_output = StandardValue("Residual", "input_layernorm.output", "The normed stream entering the attention")
-    layer_mid = StandardValue("Residual", "post_attention_layernorm.input", "The residual stream after the attention add", live=True)
+    attention_norm_output = StandardValue(
+        "Residual", "input_layernorm.output", "The normed stream entering the attention"
+    )
+    layer_mid = StandardValue(
+        "Residual", "post_attention_layernorm.input", "The residual stream after the attention add", live=True
+    )
     mlp_norm_output = StandardValue("Residual", "post_attention_layernorm.output", "The normed stream entering the MLP")
     mlp_input = StandardValue("Residual", "mlp.input", "What the MLP is called with")
-    layer_output = StandardValue("Residual", "output", "The residual stream leaving the block, a tensor even when the block returns a tuple")
+    layer_output = StandardValue(
+        "Residual", "output", "The residual stream leaving the block, a tensor even when the block returns a tuple"
+    )
 
 
 class SandwichLayer(Layer):
@@ -74,19 +87,31 @@ class SandwichLayer(Layer):
 class Attention(Host):
     """An attention that calls transformers' shared attention interface."""
 
-    attention_queries = StandardValue("Queries", "source.attention_interface_1.inputs[0][1]", "The queries entering attention", copy=True)
-    attention_keys = StandardValue("Keys", "source.attention_interface_1.inputs[0][2]", "The keys entering attention", copy=True)
-    attention_values = StandardValue("Values", "source.attention_interface_1.inputs[0][3]", "The values entering attention", copy=True)
+    attention_queries = StandardValue(
+        "Queries", "source.attention_interface_1.inputs[0][1]", "The queries entering attention", copy=True
+    )
+    attention_keys = StandardValue(
+        "Keys", "source.attention_interface_1.inputs[0][2]", "The keys entering attention", copy=True
+    )
+    attention_values = StandardValue(
+        "Values", "source.attention_interface_1.inputs[0][3]", "The values entering attention", copy=True
+    )
     attention_scores = StandardValue(
-        "Pattern", "source.attention_interface_1.source.nn_functional_softmax_0.input", "The attention scores entering the softmax, masked"
+        "Pattern",
+        "source.attention_interface_1.source.nn_functional_softmax_0.input",
+        "The attention scores entering the softmax, masked",
     )
     attention_probabilities = StandardValue(
-        "Pattern", "source.attention_interface_1.source.nn_functional_dropout_0.output", "The attention pattern the values are mixed with"
+        "Pattern",
+        "source.attention_interface_1.source.nn_functional_dropout_0.output",
+        "The attention pattern the values are mixed with",
     )
     attention_head_outputs = StandardValue(
         "HeadOutputs", "source.attention_interface_1.output[0]", "The per-head outputs before the output projection"
     )
-    attention_premix = StandardValue("HeadOutputs", "o_proj.input", "Every head's output side by side, as the output projection takes it")
+    attention_premix = StandardValue(
+        "HeadOutputs", "o_proj.input", "Every head's output side by side, as the output projection takes it"
+    )
     attention_output = StandardValue("Residual", "output[0]", "What the attention adds to the residual stream")
 
     @property
@@ -114,14 +139,21 @@ class PostNormedAttention(Attention):
     """An attention whose contribution is the output of the norm that follows it."""
 
     attention_output = StandardValue(
-        "Residual", "parent.post_attention_layernorm.output", "What the attention adds to the residual stream: the post-attention norm's output"
+        "Residual",
+        "parent.post_attention_layernorm.output",
+        "What the attention adds to the residual stream: the post-attention norm's output",
     )
 
 
 class Mlp(Host):
     """A gated MLP."""
 
-    mlp_activation = StandardValue("Neurons", "act_fn.output", "The activation function's output", absent="This MLP keeps no activation module of its own")
+    mlp_activation = StandardValue(
+        "Neurons",
+        "act_fn.output",
+        "The activation function's output",
+        absent="This MLP keeps no activation module of its own",
+    )
     mlp_neurons = StandardValue(
         "Neurons",
         "down_proj.input",
@@ -140,7 +172,9 @@ class PostNormedMlp(Mlp):
     """An MLP whose contribution is the output of the norm that follows it."""
 
     mlp_output = StandardValue(
-        "Residual", "parent.post_feedforward_layernorm.output", "What the MLP adds to the residual stream: the post-feedforward norm's output"
+        "Residual",
+        "parent.post_feedforward_layernorm.output",
+        "What the MLP adds to the residual stream: the post-feedforward norm's output",
     )
 
 

@@ -52,8 +52,8 @@ def fit(tensor: torch.Tensor, layout: Layout, *, size: tuple[int, int] | None, h
     """View ``tensor`` in the axes of ``layout``.
 
     Args:
-        tensor: as the model holds it: with the layout's axes, with two neighbouring axes folded into one, or, for image features,
-            with the images still apart.
+        tensor: as the model holds it: with the layout's axes, with two neighbouring axes folded into one, or, for
+            image features, with the images still apart.
         layout: the axes wanted.
         size: ``(batch, seq)`` of the current call, to unfold a token axis.
         heads: number of heads, to unfold heads that stand side by side.

@@ -12,12 +12,14 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 from nnsight.intervention.envoy import Envoy
-from nnsight.intervention.source import SourceEnvoy, SourceNotAvailable, compiled, decorator_chain, install_source
+from nnsight.intervention.source import SourceEnvoy, SourceNotAvailable, compiled, decorator_chain
 
 Key = int | str
+Side = Literal["in", "out", "op"]
 
 _FORM = re.compile(r"(?:(?P<steps>.+)\.)?(?P<side>inputs|input|output)(?P<index>(?:\[[^\]]+\])*)")
 _INTERFACE = re.compile(r"get_interface\(\s*[^,]+,\s*(\w+)\s*,?\s*\)", re.S)
@@ -41,7 +43,10 @@ class Location:
         if match is None:
             raise ValueError(f"not a location: {text!r}")
         steps = tuple(match["steps"].split(".")) if match["steps"] else ()
-        index = tuple(int(key) if key.lstrip("-").isdigit() else key.strip("'\"") for key in re.findall(r"\[([^\]]+)\]", match["index"]))
+        index = tuple(
+            int(key) if key.lstrip("-").isdigit() else key.strip("'\"")
+            for key in re.findall(r"\[([^\]]+)\]", match["index"])
+        )
         return cls(steps, match["side"], index)
 
     def __str__(self) -> str:
@@ -101,7 +106,7 @@ class Location:
             try:
                 target = target[int(step)] if step.isdigit() else getattr(target, step)
             except (AttributeError, IndexError):
-                target = None  # type: ignore[assignment]
+                target = None
             if not isinstance(target, Envoy):
                 raise Missing(step)
 
@@ -112,7 +117,7 @@ class Location:
         if not operations:
             if not modules:
                 return f"the module's own {'output' if self.side == 'output' else 'input'}{element}"
-            return f"the {_owner(modules)}'s {'output' if self.side == 'output' else 'input' if self.side == 'input' else 'inputs'}{element}"
+            return f"the {_owner(modules)}'s {self.side}{element}"
         inside = "inside the forward" if not modules else f"inside {_forward_of(modules)}'s forward"
         side = {"output": "output", "input": "input", "inputs": "arguments"}[self.side]
         nested = "".join(f" inside {name}" for name in reversed(operations[:-1]))
@@ -131,7 +136,7 @@ class Location:
             keys = keys[1:]
         return "".join(f", element {key}" for key in keys)
 
-    def plain(self, host: Envoy, root: Envoy) -> tuple[str, str, Key | None]:
+    def plain(self, host: Envoy, root: Envoy) -> tuple[str, Side, Key | None]:
         """``(path, side, element)`` in plain PyTorch terms: a path for ``get_submodule`` from the root's module."""
         modules, operations = self._split()
         target: Any = host
@@ -142,7 +147,7 @@ class Location:
             index = "".join(f"[{key!r}]" for key in self.index)
             return path, "op", " > ".join(operations) + f" {self.side}{index}"
         element: Key | None = None
-        if self.side == "inputs":
+        if self.side == "inputs" and self.index:
             element = self.index[-1]
         elif self.index:
             element = self.index[0]
@@ -187,42 +192,42 @@ def _forward_of(modules: list[str]) -> str:
 
 def _check_operations(envoy: Envoy, steps: list[str]) -> None:
     """Check ``[op, "source", op, …]`` against the forwards that would run, without running them."""
+    config = getattr(envoy._module, "config", None)
+    attn = getattr(config, "_attn_implementation", None)
+    experts = getattr(config, "_experts_implementation", None)
+    missing = _missing_operation(type(envoy._module).forward, tuple(steps), attn, experts)
+    if missing is not None:
+        raise Missing(missing)
+
+
+@cache
+def _missing_operation(function: Any, steps: tuple[str, ...], attn: str | None, experts: str | None) -> str | None:
+    """The first operation of the path that these forwards do not have; the answer is the same for every instance."""
+    operation, *rest = steps
+    inner = decorator_chain(function)[0]
     try:
-        names = install_source(envoy)
-    except SourceNotAvailable as error:
-        raise Missing(f"the source of {type(envoy._module).__name__}.forward") from error
-    function: Any = type(envoy._module).forward
-    while steps:
-        operation = steps.pop(0)
-        if operation not in names.names:
-            raise Missing(operation)
-        if not steps:
-            return
-        steps.pop(0)
-        function = _called(envoy, function, names.source)
-        if function is None:
-            return
-        try:
-            names = compiled(decorator_chain(function)[0])
-        except SourceNotAvailable as error:
-            raise Missing(f"the source of {getattr(function, '__name__', function)}") from error
+        forward = compiled(inner)
+    except SourceNotAvailable:
+        return f"source of {getattr(function, '__name__', function)}"
+    if operation not in forward.names:
+        return operation
+    if not rest:
+        return None
+    called = _called(inner, forward.source, attn, experts)
+    return None if called is None else _missing_operation(called, tuple(rest[1:]), attn, experts)
 
 
-def _called(envoy: Envoy, function: Any, source: str) -> Any:
-    """The function an interface lookup in ``source`` resolves to under this model's config, or None if there is none."""
+def _called(function: Any, source: str, attn: str | None, experts: str | None) -> Any:
+    """The function that an interface lookup in ``source`` gives under these implementations; None if there is none."""
     match = _INTERFACE.search(source)
     if match is None:
         return None
-    config = envoy._module.config
     if "_experts_implementation" in source:
         from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-        inner, chain = decorator_chain(function)
-        original = inner if not chain else function
-        cells = dict(zip(original.__code__.co_freevars, original.__closure__ or (), strict=True))
+        cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         fallback = cells[match[1]].cell_contents if match[1] in cells else None
-        return ALL_EXPERTS_FUNCTIONS.get_interface(config._experts_implementation, fallback)
+        return ALL_EXPERTS_FUNCTIONS.get_interface(experts, fallback)
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    fallback = decorator_chain(function)[0].__globals__.get(match[1])
-    return ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, fallback)
+    return ALL_ATTENTION_FUNCTIONS.get_interface(attn, function.__globals__.get(match[1]))

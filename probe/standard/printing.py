@@ -35,7 +35,9 @@ def _containers(root: Any) -> set[str]:
 def _in_order(root: Any) -> list[tuple[str, str]]:
     """The root's aliases in the order of a forward pass."""
     order = ["embed_tokens", "layers", "norm", "lm_head", "vision", "projector"]
-    return sorted(root._aliases.items(), key=lambda item: (order.index(item[0]) if item[0] in order else len(order), item[0]))
+    return sorted(
+        root._aliases.items(), key=lambda item: (order.index(item[0]) if item[0] in order else len(order), item[0])
+    )
 
 
 def _entry(name: str, envoy: Envoy) -> list[str]:
@@ -62,7 +64,7 @@ def _describe(envoy: Envoy) -> list[str]:
 
 
 def _values(envoy: Any) -> list[str]:
-    values = getattr(type(envoy), "standard_values", dict)()
+    values: dict[str, Any] = getattr(type(envoy), "standard_values", dict)()
     return [str(value) for value in values.values()]
 
 

@@ -34,10 +34,22 @@ class StandardizedTransformer(TransformersModel, Host):
         ProbeError: the name cannot be loaded, or its family has no module.
     """
 
-    logits = StandardValue("Logits", "output['logits']", "The logits the model returns, after anything it does past lm_head (a softcap, a scale)")
-    token_embeddings = StandardValue("Residual", "embed_tokens.output", "The embedding module's output; layers[0].input is what enters the first block")
-    final_norm_output = StandardValue("Residual", "norm.output", "The residual stream after the final norm, what lm_head reads")
-    lm_head_output = StandardValue("Logits", "lm_head.output", "The head's logits before anything the model does past lm_head (a softcap, a scale)")
+    logits = StandardValue(
+        "Logits",
+        "output['logits']",
+        "The logits the model returns, after anything it does past lm_head (a softcap, a scale)",
+    )
+    token_embeddings = StandardValue(
+        "Residual",
+        "embed_tokens.output",
+        "The embedding module's output; layers[0].input is what enters the first block",
+    )
+    final_norm_output = StandardValue(
+        "Residual", "norm.output", "The residual stream after the final norm, what lm_head reads"
+    )
+    lm_head_output = StandardValue(
+        "Logits", "lm_head.output", "The head's logits before anything the model does past lm_head (a softcap, a scale)"
+    )
     next_token_probs = StandardValue(
         "NextTokenProbs",
         "output['logits']",
@@ -45,9 +57,14 @@ class StandardizedTransformer(TransformersModel, Host):
         derive=lambda host, logits: logits[:, -1].float().softmax(-1),
     )
     input_ids = StandardValue("Tokens", "inputs[1]['input_ids']", "The token ids the model was called with")
-    attention_mask = StandardValue("Tokens", "inputs[1]['attention_mask']", "The attention mask the model was called with; zeros are padding")
+    attention_mask = StandardValue(
+        "Tokens", "inputs[1]['attention_mask']", "The attention mask the model was called with; zeros are padding"
+    )
     input_size = StandardValue(
-        "scalar", "inputs[1]['input_ids']", "[batch, seq] of the current call; read-only", derive=lambda host, ids: list(ids.shape[:2])
+        "scalar",
+        "inputs[1]['input_ids']",
+        "[batch, seq] of the current call; read-only",
+        derive=lambda host, ids: list(ids.shape[:2]),
     )
 
     def __init__(self, checkpoint: Loaded | str, **load: Any) -> None:
@@ -68,6 +85,12 @@ class StandardizedTransformer(TransformersModel, Host):
             envoys=self.family.ENVOYS,
         )
         self._module.register_forward_pre_hook(self._note_size, with_kwargs=True)
+
+    def _wrap(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        """Without a tokenizer or processor (a build from a config) there is no pipeline, and none is needed."""
+        if self.tokenizer is None and self.processor is None:
+            return module
+        return super()._wrap(module, *args, **kwargs)
 
     def _note_size(self, _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensor = kwargs.get("input_ids", kwargs.get("inputs_embeds", args[0] if args else None))
@@ -139,7 +162,8 @@ class StandardizedTransformer(TransformersModel, Host):
             for name, value in host.standard_values().items():
                 found.setdefault(label, {}).setdefault(name, {})[block] = host.refusal(value)
         return {
-            label: {name: _same_or_by_block(reasons) for name, reasons in values.items()} for label, values in found.items()
+            label: {name: _same_or_by_block(reasons) for name, reasons in values.items()}
+            for label, values in found.items()
         }
 
     def project_on_vocab(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -164,7 +188,9 @@ class StandardizedTransformer(TransformersModel, Host):
             block = self.layers[index]
             block.skip(block.layer_input)
 
-    def steer(self, layers: int | Sequence[int], vector: torch.Tensor, factor: float = 1.0, positions: Any = slice(None)) -> None:
+    def steer(
+        self, layers: int | Sequence[int], vector: torch.Tensor, factor: float = 1.0, positions: Any = slice(None)
+    ) -> None:
         """Inside a trace: add ``factor * vector`` to the stream leaving each of ``layers``, at ``positions``.
 
         Args:
@@ -191,7 +217,10 @@ def family_module(family: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != f"families.{family}":
             raise
-        raise ProbeError(f"There is no module families/{family}.py: add one, or choose a checkpoint of a family that `python -m probe list` names.") from error
+        raise ProbeError(
+            f"There is no module families/{family}.py: add one, or choose a checkpoint of a family that "
+            "`python -m probe list` names."
+        ) from error
 
 
 def _below(label: str, blocks: Any) -> Iterable[tuple[str, int, Host]]:

@@ -86,10 +86,15 @@ class StandardValue(eproperty):
         return None
 
     def _because(self, host: Host, missing: str) -> str:
-        if "attention_interface" in missing or any(step.startswith("attention_interface") for step in self.location.steps[:-1]):
+        if "attention_interface" in missing or any(
+            step.startswith("attention_interface") for step in self.location.steps[:-1]
+        ):
             attn = host._module.config._attn_implementation
             if attn != "eager" and missing != self.location.steps[1]:
-                return f"{self.name} needs attn_implementation='eager': under {attn!r} one fused kernel computes the attention and never builds {missing!r}."
+                return (
+                    f"{self.name} needs attn_implementation='eager': {attn} attention runs as one fused kernel, "
+                    f"which has no {missing}."
+                )
         where = f"{type(host._module).__name__} has no {missing}"
         return f"{self.absent}: {where}." if self.absent else f"{self.name} is not available here: {where}."
 

@@ -70,8 +70,12 @@ class VisionLayer(Layer):
     """A block of the tower. Defaults: a norm before each of two sublayers."""
 
     layer_input = StandardValue("Patches", "input", "The tower's stream entering the block")
-    attention_norm_output = StandardValue("Patches", "input_layernorm.output", "The normed stream entering the attention")
-    layer_mid = StandardValue("Patches", "post_attention_layernorm.input", "The tower's stream after the attention add", live=True)
+    attention_norm_output = StandardValue(
+        "Patches", "input_layernorm.output", "The normed stream entering the attention"
+    )
+    layer_mid = StandardValue(
+        "Patches", "post_attention_layernorm.input", "The tower's stream after the attention add", live=True
+    )
     mlp_norm_output = StandardValue("Patches", "post_attention_layernorm.output", "The normed stream entering the MLP")
     mlp_input = StandardValue("Patches", "mlp.input", "What the MLP is called with")
     layer_output = StandardValue("Patches", "output", "The tower's stream leaving the block")
@@ -80,8 +84,12 @@ class VisionLayer(Layer):
 class SandwichVisionLayer(VisionLayer):
     """A block of the tower that norms each sublayer before and after."""
 
-    layer_mid = StandardValue("Patches", "pre_feedforward_layernorm.input", VisionLayer.layer_mid.description, live=True)
-    mlp_norm_output = StandardValue("Patches", "pre_feedforward_layernorm.output", VisionLayer.mlp_norm_output.description)
+    layer_mid = StandardValue(
+        "Patches", "pre_feedforward_layernorm.input", VisionLayer.layer_mid.description, live=True
+    )
+    mlp_norm_output = StandardValue(
+        "Patches", "pre_feedforward_layernorm.output", VisionLayer.mlp_norm_output.description
+    )
 
 
 class VisionAttention(Attention):
@@ -101,7 +109,9 @@ class PostNormedVisionAttention(VisionAttention):
     """A tower's attention whose contribution is the output of the norm that follows it."""
 
     attention_output = StandardValue(
-        "Patches", "parent.post_attention_layernorm.output", "What the attention adds to the tower's stream: the post-attention norm's output"
+        "Patches",
+        "parent.post_attention_layernorm.output",
+        "What the attention adds to the tower's stream: the post-attention norm's output",
     )
 
 
@@ -109,5 +119,7 @@ class PostNormedVisionMlp(VisionMlp):
     """A tower's MLP whose contribution is the output of the norm that follows it."""
 
     mlp_output = StandardValue(
-        "Patches", "parent.post_feedforward_layernorm.output", "What the MLP adds to the tower's stream: the post-feedforward norm's output"
+        "Patches",
+        "parent.post_feedforward_layernorm.output",
+        "What the MLP adds to the tower's stream: the post-feedforward norm's output",
     )
