@@ -6,7 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from transformers.integrations.heterogeneity.configuration_utils import AmbiguousGlobalPerLayerAttributeError
+
 from ..measure.identities import RELATIVE
+from ..measure.rounding import one_digit
 from ..measure.run import Run
 from .base import Measured, Verdict
 
@@ -38,9 +41,17 @@ def per_block(
 
 def entry(run: Run, path: str) -> Any:
     """An entry of the text config by its dotted path, or None."""
-    value: Any = run.model.text_config
+    return config_entry(run.model.text_config, path)
+
+
+def config_entry(config: Any, path: str) -> Any:
+    """An entry of a config by its dotted path; None where there is none, or where it is another on each block."""
+    value: Any = config
     for step in path.split("."):
-        value = value.get(step) if isinstance(value, Mapping) else getattr(value, step, None)
+        try:
+            value = value.get(step) if isinstance(value, Mapping) else getattr(value, step, None)
+        except AmbiguousGlobalPerLayerAttributeError:
+            return None
         if value is None:
             return None
     return value
@@ -69,6 +80,11 @@ def equal(measured: Any, named: Any) -> bool:
 def tolerance(run: Run) -> float:
     """Relative difference below which two numbers of this run count as equal: that of an identity, with room for a few more steps."""
     return 10 * RELATIVE.get(run.dtype, 2e-5)
+
+
+def small(run: Run, number: float) -> float:
+    """A difference as a record holds it: one digit, and 0 below the tolerance, where machines do not agree on digits."""
+    return 0.0 if number < tolerance(run) else one_digit(number)
 
 
 def phrase(measured: Measured, name: str, form: str) -> str:

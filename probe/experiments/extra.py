@@ -17,6 +17,7 @@ from nnsight.intervention.envoy import Envoy
 from ..measure.checks import HIDDEN
 from ..measure.edits import noise_like
 from ..measure.run import Run
+from .answers import entry
 from .tap import Change, Rows, Tap, Tapped, hooks
 
 Found = TypeVar("Found")
@@ -254,7 +255,7 @@ class Masks:
 @once
 def masks(run: Run) -> Masks:
     """One forward on a prompt longer than any window the config names, where that is affordable."""
-    named = {name: getattr(run.model.text_config, name, None) for name in ("sliding_window", "attention_chunk_size")}
+    named = {name: entry(run, name) for name in ("sliding_window", "attention_chunk_size")}
     sizes = {name: int(size) for name, size in named.items() if isinstance(size, int)}
     within = [size for size in sizes.values() if size + LENGTH <= AFFORDABLE]
     length = max([LENGTH, *(size + LENGTH for size in within)])

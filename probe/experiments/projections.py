@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import torch
 
-from ..measure.rounding import digits, one_digit
+from ..measure.rounding import digits
 from ..measure.run import Run
-from .answers import NO_INTERFACE, explain, per_block, tolerance
+from .answers import NO_INTERFACE, explain, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import attentions, decoder, moved, once, projections
+from .extra import SCALE, attentions, decoder, moved, once, projections
 
 PARTS = ("queries", "keys", "values")
 MOVES = 1e-2
@@ -67,14 +67,14 @@ def qk_norm(run: Run) -> Verdict:
     found = [None if q is None and k is None else bool(q or k) for q, k in zip(queries, keys, strict=True)]
     measured: Measured = {"queries_normed": sum(q is True for q in queries), "keys_normed": sum(k is True for k in keys)}
     if any(found):
-        measured["largest_change"] = one_digit(max(left, left_keys))
+        measured |= {"largest_change": small(run, max(left, left_keys)), "change_without_a_norm": SCALE - 1}
     return per_block(found, measured, absent="No projection moves the queries or keys.", unknown=_tapped(run))
 
 
 def value_norm(run: Run) -> Verdict:
     """The same on the values: a norm between their projection and the attention makes them forget its scale."""
     found, left = _forgets_scale(run, "values")
-    measured: Measured = {"largest_change": one_digit(left)} if any(found) else {}
+    measured: Measured = {"largest_change": small(run, left), "change_without_a_norm": SCALE - 1} if any(found) else {}
     return per_block(found, measured, absent="No block projects values of its own.", unknown=_tapped(run))
 
 
@@ -166,8 +166,7 @@ def conv_qk(run: Run) -> Verdict:
             reached = max(reached, int(later.max()) + 1 if len(later) else 0)
         found.append(reached > 0)
         farthest = max(farthest, reached)
-    measured: Measured = {"farthest_later_position_moved": farthest}
-    return per_block(found, measured, unknown=_tapped(run))
+    return per_block(found, {"farthest_later_position_moved": farthest}, unknown=_tapped(run))
 
 
 def gated_query(run: Run) -> Verdict:

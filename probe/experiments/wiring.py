@@ -10,9 +10,9 @@ import torch
 
 from ..measure.anatomy import BlockAnatomy, Term
 from ..measure.edits import factor_value
-from ..measure.rounding import digits, one_digit
+from ..measure.rounding import digits
 from ..measure.run import Run
-from .answers import per_block, phrase
+from .answers import per_block, phrase, small
 from .base import Measured, Quirk, Verdict, some
 from .extra import STREAM_SCALE, once, streams
 
@@ -106,7 +106,7 @@ def residual_inside_module(run: Run) -> Verdict:
         whole = [float((out[1] - out[0] - (entering[1] - entering[0])).abs().max() / moved) for out in children.values()]
         shares.append(min(whole, default=1.0))
         found.append(shares[-1] < 0.01 if whole else None)
-    return per_block(found, {"nearest": one_digit(min(shares))}, absent="No child of a block returns a stream.")
+    return per_block(found, {"nearest": small(run, min(shares))}, absent="No child of a block returns a stream.")
 
 
 def hyper_connections(run: Run) -> Verdict:
