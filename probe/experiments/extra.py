@@ -244,25 +244,29 @@ def streams(run: Run) -> Streams:
 class Masks:
     """What every query of every block may attend to: ``[query, key]`` over a prompt of ``length`` positions, or None.
 
-    ``unseen`` names the config's window or chunk that is longer than the longest prompt run.
+    ``other`` is the same on a prompt of other tokens of :data:`LENGTH` positions. ``unseen`` names the config's windows
+    and chunks that are longer than the longest prompt run.
     """
 
     visible: list[torch.Tensor | None]
+    other: list[torch.Tensor | None]
     length: int
     unseen: dict[str, int]
 
 
 @once
 def masks(run: Run) -> Masks:
-    """One forward on a prompt longer than any window the config names, where that is affordable."""
+    """Two forwards: on a prompt longer than any window the config names, where that is affordable, and on other tokens."""
     named = {name: entry(run, name) for name in ("sliding_window", "attention_chunk_size")}
     sizes = {name: int(size) for name, size in named.items() if isinstance(size, int)}
-    within = [size for size in sizes.values() if size + LENGTH <= AFFORDABLE]
-    length = max([LENGTH, *(size + LENGTH for size in within)])
-    tap = Tap(attentions(run), softmax=_visible)
-    with tap:
-        forward(run, token_ids(run, length))
-    return Masks([block.softmax for block in tap.blocks], length, {name: size for name, size in sizes.items() if size >= length})
+    length = max([LENGTH, *(size + LENGTH for size in sizes.values() if size + LENGTH <= AFFORDABLE)])
+    found = []
+    for ids in (token_ids(run, length), token_ids(run, LENGTH, seed=1)):
+        tap = Tap(attentions(run), softmax=_visible)
+        with tap:
+            forward(run, ids)
+        found.append([block.softmax for block in tap.blocks])
+    return Masks(found[0], found[1], length, {name: size for name, size in sizes.items() if size >= length})
 
 
 def _visible(scores: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:

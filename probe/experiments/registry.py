@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import attention, projections, sizes, vision, wiring
+from . import attention, projections, rotary, sizes, support, vision, wiring
 from .base import Quirk
 
-QUIRKS: tuple[Quirk, ...] = (*wiring.QUIRKS, *projections.QUIRKS, *attention.QUIRKS, *sizes.QUIRKS, *vision.QUIRKS)
+QUIRKS: tuple[Quirk, ...] = (*wiring.QUIRKS, *projections.QUIRKS, *attention.QUIRKS, *sizes.QUIRKS, *support.QUIRKS, *rotary.QUIRKS, *vision.QUIRKS)
