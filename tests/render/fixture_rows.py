@@ -9,7 +9,7 @@ attention_queries|Queries|batch num_heads seq qk_head_dim|The queries, ready for
 attention_keys|Keys|batch num_kv_heads seq qk_head_dim|The keys, ready for the scores|op attention_interface_1 2
 attention_values|Values|batch num_kv_heads seq head_dim|The values, before they are mixed|op attention_interface_1 3
 attention_scores|Pattern|batch num_heads query key|The masked scores, before the softmax|op nn_functional_softmax_0 0
-attention_probabilities|Pattern|batch num_heads query key|One distribution over keys a query|op nn_functional_dropout_0 0
+attention_probabilities|Pattern|batch num_heads query key|A row over keys for each query|op nn_functional_dropout_0 0
 attention_head_outputs|HeadOutputs|batch seq num_heads head_dim|What each head mixed|op attention_interface_1 0
 attention_premix|HeadOutputs|batch seq num_heads head_dim|All heads side by side, as o_proj receives them|in o_proj 0"""
 MLP = """\

@@ -146,7 +146,7 @@ class BlockFigure {
     out[2].append(...layout)
     const drawn = [...this.shape.querySelectorAll("a.part")].find(link => target(link) === row.id)
     const missing = host.includes("layers[i]") && (!drawn || drawn.classList.contains("is-absent"))
-    if (missing) out.push(element("p", `Block ${this.index} does not have it.`, "missing"))
+    if (missing) out[0].append(element("span", `not on block ${this.index}`, "missing"))
     out.push(facts, this.foot(row.id))
     return out
   }

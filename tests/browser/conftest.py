@@ -1,0 +1,94 @@
+"""The fixture's site on a free port, a browser that talks to nothing else, and pages that record what goes wrong."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.conftest import ROOT, find_chromium
+
+QUIET = "--no-sandbox --disable-background-networking --disable-component-update --disable-sync --no-first-run".split()
+SHIFTS = """
+window.shifts = []
+new PerformanceObserver(list => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts.push(entry.value)
+}).observe({ type: "layout-shift", buffered: true })
+"""
+
+
+class _Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the served site."""
+    records, site = tmp_path_factory.mktemp("records"), tmp_path_factory.mktemp("site")
+    for command in (
+        ["-m", "tests.render.fixture", str(records)],
+        ["-m", "probe.render", "build", "--records", str(records), "--site", str(site)],
+    ):
+        subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Silent, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = find_chromium()
+    assert path, "no Chromium was found; scripts/test installs one, and CHROMIUM may name one"
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=QUIET)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
+    """Opens a path; at the end no page may have logged an error, asked elsewhere, or shifted its layout."""
+    opened: list[tuple[Page, list[str]]] = []
+
+    def at(path: str, width: int = 1440, height: int = 900, **options: Any) -> Page:
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        page = context.new_page()
+        wrong: list[str] = []
+        page.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: wrong.append(f"error: {e}"))
+        page.on("requestfailed", lambda r: wrong.append(f"failed: {r.url}"))
+        page.on("response", lambda r: wrong.append(f"{r.status}: {r.url}") if r.status >= 400 else None)
+        own = (address, "data:", "blob:")
+        page.on("request", lambda r: None if r.url.startswith(own) else wrong.append(f"elsewhere: {r.url}"))
+        if options.get("java_script_enabled", True):
+            page.add_init_script(SHIFTS)
+        page.goto(address + path)
+        if options.get("java_script_enabled", True) and page.locator("[data-part=block]").count():
+            page.wait_for_selector("[data-part=block] a.part[aria-pressed]")
+            page.evaluate("document.fonts.ready")
+        opened.append((page, wrong))
+        return page
+
+    yield at
+    for page, wrong in opened:
+        assert wrong == [], wrong
+        if page.evaluate("typeof window.shifts") == "object":
+            assert page.evaluate("window.shifts") == [], "the layout shifted"
+        page.context.close()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core's source, as its Python package ships it."""
+    import axe_playwright_python
+
+    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()

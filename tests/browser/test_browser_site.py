@@ -1,0 +1,164 @@
+"""The site around the figure: navigation, search, chips, dark mode, phones, print, no scripts, accessibility."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+Open = Callable[..., Page]
+SEEDS = ["/gemma4_text/", "/llama4_text/"]
+ALL = ["/", "/how-we-know/", *SEEDS, "/llama/", "/gemma4_text/google--gemma-4-26B-A4B/", "/gemma4_text/tiny/"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/", "/how-we-know/", *SEEDS, "/gemma4_text/google--gemma-4-26B-A4B/"])
+def test_axe_finds_nothing_serious(open_page: Open, axe: str, path: str, scheme: str) -> None:
+    page = open_page(path, color_scheme=scheme)
+    if path != "/" and "how" not in path:
+        page.locator("[data-name=text] .shape.is-current svg.wide a.part.chip").nth(3).click()
+        page.locator("#v-layers-self_attn-attention_keys summary").click()
+        page.locator(".quirk summary").first.click()
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    bad = [
+        (v["id"], v["impact"], n["target"], n["failureSummary"])
+        for v in found["violations"]
+        if v["impact"] in ("serious", "critical")
+        for n in v["nodes"]
+    ]
+    assert bad == []
+    assert found["testEngine"]["version"].startswith("4.")
+
+
+@pytest.mark.parametrize("path", ALL)
+@pytest.mark.parametrize("width", [360, 768, 1024, 1440])
+def test_no_page_scrolls_sideways(open_page: Open, path: str, width: int) -> None:
+    page = open_page(path, width, 800, has_touch=width < 500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll(".md-content *")].filter(e => {
+          const box = e.getBoundingClientRect()
+          return box.width && (box.right > innerWidth + 1 || box.left < -1)
+            && getComputedStyle(e).visibility !== "hidden" && !e.closest(".listing, pre, [hidden], svg, thead, .ticks")
+        }).map(e => e.tagName + "." + e.className)"""
+    )
+    assert wide == []
+
+
+@pytest.mark.parametrize(("width", "shown"), [(360, "narrow"), (1440, "wide")])
+def test_one_layout_of_the_diagram_is_shown_at_readable_size(open_page: Open, width: int, shown: str) -> None:
+    page = open_page("/gemma4_text/", width)
+    visible = page.locator("[data-name=text] .shape.is-current svg:visible")
+    assert visible.count() == 1
+    assert shown in (visible.get_attribute("class") or "")
+    scale = visible.evaluate("svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width")
+    assert scale > 0.9
+
+
+def test_dark_mode_follows_the_system_and_the_toggle(open_page: Open) -> None:
+    page = open_page("/gemma4_text/", color_scheme="dark")
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert sum(map(int, page.evaluate(background)[4:-1].split(","))) < 120
+    page.locator("label[for=__palette_1]").click()
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "default")
+    assert sum(map(int, page.evaluate(background)[4:-1].split(","))) > 700
+
+
+def test_instant_navigation_keeps_the_figure_alive(open_page: Open) -> None:
+    page = open_page("/gemma4_text/")
+    page.evaluate("window.stayed = true")
+    page.locator(".selector a", has_text="26B-A4B").click()
+    page.wait_for_url("**/google--gemma-4-26B-A4B/")
+    expect(page.locator(".hero .standing")).to_contain_text("gemma-4-26B-A4B")
+    assert page.evaluate("window.stayed") is True, "the page was reloaded"
+    page.wait_for_selector("[data-name=text] a.part[aria-pressed]")
+    page.locator("[data-name=text] svg.wide a.part[aria-label^='router_logits,']").first.click()
+    expect(page.locator("[data-name=text] .pane-card h4")).to_have_text("router_logits")
+    assert page.evaluate("window.stayed") is True
+    page.go_back()
+    expect(page.locator(".hero .standing")).to_contain_text("gemma-4-E2B-it")
+    page.wait_for_selector("[data-name=text] a.part[aria-pressed]")
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("attention_head_outputs", "/gemma4_text/"),
+        ("gemma-4-26B-A4B", "26B-A4B"),
+        ("layers.{i}.self_attn", "self_attn"),
+    ],
+)
+def test_search_finds_values_checkpoints_and_paths(open_page: Open, query: str, found: str) -> None:
+    page = open_page("/")
+    page.locator(".md-search__input").fill(query)
+    results = page.locator(".md-search-result__item")
+    expect(results.first).to_be_visible()
+    assert any(found in (a.get_attribute("href") or "") + a.inner_text() for a in results.locator("a").all())
+
+
+def test_a_chip_opens_its_measurement_and_closes_again(open_page: Open) -> None:
+    page = open_page("/gemma4_text/")
+    chips = page.locator(".hero .quirk")
+    assert chips.count() == 7
+    first, second = chips.nth(0), chips.nth(1)
+    first.locator("summary").click()
+    expect(first.locator(".quirk-card")).to_contain_text("every block")
+    expect(first.locator(".quirk-card")).to_contain_text("3e-7")
+    second.locator("summary").click()
+    expect(first.locator(".quirk-card")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(second.locator(".quirk-card")).to_be_hidden()
+    second.locator("summary").press("Enter")
+    expect(second.locator(".quirk-card")).to_be_visible()
+    page.locator("h1").click()
+    expect(second.locator(".quirk-card")).to_be_hidden()
+
+
+def test_the_printout_folds(open_page: Open) -> None:
+    page = open_page("/gemma4_text/")
+    shut = page.locator(".listing details:not([open])")
+    assert shut.count() > 5
+    page.locator("[data-fold=open]").click()
+    assert shut.count() == 0
+    page.locator("[data-fold=shut]").click()
+    assert page.locator(".listing details[open]").count() == 1
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_without_scripts_the_page_is_whole(open_page: Open, width: int) -> None:
+    page = open_page("/gemma4_text/", width, java_script_enabled=False)
+    layout = "narrow" if width == 360 else "wide"
+    assert page.locator(f"[data-name=text] svg.{layout}:visible").count() == 4
+    expect(page.locator("[data-name=text] .shape figcaption").first).to_be_visible()
+    expect(page.locator("#text-slider")).to_be_hidden()
+    page.locator(f"[data-name=text] svg.{layout} a.part[aria-label^='attention_keys,']").first.click()
+    expect(page.locator("#v-layers-self_attn-attention_keys")).to_be_in_viewport()
+    page.locator("#v-layers-self_attn-attention_keys summary").click()
+    expect(page.locator("#v-layers-self_attn-attention_keys .card-facts")).to_contain_text("get_submodule")
+    page.locator(".selector a", has_text="26B-A4B").click()
+    expect(page.locator(".hero .standing")).to_contain_text("26B-A4B")
+
+
+def test_print_shows_the_drawings_and_no_controls(open_page: Open) -> None:
+    page = open_page("/gemma4_text/")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("[data-name=text] svg.wide:visible").count() == 4
+    expect(page.locator(".hero .quirk-card").first).to_be_visible()
+    for hidden in (".md-header", "#text-slider", ".md-sidebar--secondary", "[data-name=text] .pane"):
+        expect(page.locator(hidden).first).to_be_hidden()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    expect(page.locator(".hero .quirk-card").first).to_be_hidden()
+
+
+def test_reduced_motion_moves_nothing(open_page: Open) -> None:
+    page = open_page("/gemma4_text/", reduced_motion="reduce")
+    moving = page.evaluate(
+        """[...document.querySelectorAll(".md-content *")]
+          .filter(e => getComputedStyle(e).transitionDuration !== "0s").length"""
+    )
+    assert moving == 0
