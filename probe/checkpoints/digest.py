@@ -21,6 +21,8 @@ def of_weights(module: nn.Module) -> str:
     sha = hashlib.sha256()
     first: dict[tuple[int, int], str] = {}
     for name, tensor in sorted(module.state_dict().items()):
+        if tensor.is_meta:
+            tensor = _offloaded(module, name)
         key = (tensor.data_ptr(), tensor.numel())
         if tensor.numel() and key in first:
             sha.update(f"{name} = {first[key]}\n".encode())
@@ -29,6 +31,15 @@ def of_weights(module: nn.Module) -> str:
         sha.update(f"{name} {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}\n".encode())
         sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return sha.hexdigest()
+
+
+def _offloaded(module: nn.Module, name: str) -> torch.Tensor:
+    """A tensor that accelerate keeps outside the module (in memory or on disk) until its turn in the forward."""
+    owner, _, own = name.rpartition(".")
+    hook = getattr(module.get_submodule(owner), "_hf_hook", None)
+    hooks = getattr(hook, "hooks", [hook])
+    held = next(weights for one in hooks if (weights := getattr(one, "weights_map", None)) is not None)
+    return held[own]
 
 
 def of_config(config: Mapping[str, Any]) -> str:

@@ -114,7 +114,10 @@ _STRING, _ARRAY = 8, 9
 
 def _text(file: BinaryIO) -> str:
     (length,) = struct.unpack("<Q", file.read(8))
-    return file.read(length).decode("utf-8")
+    data = file.read(length)
+    if len(data) != length:
+        raise ValueError("it ends within its header")
+    return data.decode("utf-8")
 
 
 def _value(file: BinaryIO, kind: int) -> Any:

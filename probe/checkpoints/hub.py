@@ -38,16 +38,18 @@ def snapshot(hub_id: str, *, offline: bool = False, progress: Progress | None = 
 
 
 def _check_disk(hub_id: str) -> None:
-    """Compares what a download still needs with what the cache's disk has; silent where the Hub does not answer."""
+    """Compares what a download still needs with what the cache's disk has.
+
+    Silent where the Hub does not answer: the cache may hold everything, and the download itself explains a failure.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.constants import HF_HUB_CACHE
-    from huggingface_hub.errors import HfHubHTTPError
 
     try:
         files = snapshot_download(hub_id, allow_patterns=list(PATTERNS), dry_run=True)
-    except (HfHubHTTPError, OSError):
+    except Exception:
         return
-    needed = sum(file.file_size for file in files if file.will_download)
+    needed = sum(file.file_size or 0 for file in files if file.will_download)
     require_disk(Path(HF_HUB_CACHE), needed, hub_id)
 
 

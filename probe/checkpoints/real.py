@@ -162,7 +162,9 @@ def _write(parts: list[Path], config: dict[str, object] | None, work: Path, prog
                 AutoTokenizer.from_pretrained(work, gguf_file=gguf.name).save_pretrained(work)
                 progress("dequantising the weights", 0.5)
                 model = AutoModelForCausalLM.from_pretrained(work, gguf_file=gguf.name, dtype=torch.float32)
-        except (ValueError, KeyError, IndexError, RuntimeError) as error:
+        except OSError:
+            raise
+        except Exception as error:  # tokenizers raises bare ones
             name = parts[0].name
             raise ProbeError(f"{name} does not convert ({error}): fetch it again, or give its safetensors.") from error
         progress("writing safetensors", 0.9)

@@ -38,9 +38,13 @@ def resolve(name: str, family: str | None = None, *, offline: bool = False) -> T
         return _of(family, *_local(path))
     if real.installed(name) or (family is not None and name in registry.get(family).checkpoints):
         return _of(family, _listed_in(name) or str(family), name, None)
-    if _HUB_ID.fullmatch(name):
+    if _HUB_ID.fullmatch(name) and not _is_path(name):
         return _of(family, _listed_in(name) or _from_hub(name, offline), name, None)
     raise ProbeError(_nothing(name, family))
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith(".gguf") or name.startswith((".", "/", "~"))
 
 
 def _twins(family: str | None) -> set[str]:
@@ -105,7 +109,7 @@ def _of(wanted: str | None, found: str, name: str, path: Path | None) -> Target:
 
 
 def _nothing(name: str, family: str | None) -> str:
-    if name.endswith(".gguf") or name.startswith((".", "/", "~")):
+    if _is_path(name):
         return f"There is no directory or GGUF file {name}: check the path."
     known = [
         *_twins(family),

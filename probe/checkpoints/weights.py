@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import torch
 
 from probe.checkpoints import bars, classes, digest, files, hub, real
@@ -120,6 +120,9 @@ def _explained(what: str) -> Iterator[None]:
         yield
     except SafetensorError as error:
         raise ProbeError(f"The weights of {what} do not read ({error}): fetch or save them again.") from error
+    except ImportError as error:
+        said = " ".join(str(error).split())[:200]
+        raise ProbeError(f"{what} needs a package that is not installed ({said}): install it.") from error
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "not enough memory" in str(error):
             raise ProbeError(f"Memory ran out loading {what}: use `--dtype bfloat16` or a larger machine.") from error
@@ -133,7 +136,11 @@ def _tokenizer(directory: Path) -> Any:
 
     if not any((directory / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")):
         return None
-    return AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    try:
+        return AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    except Exception as error:  # tokenizers raises bare ones
+        said = " ".join(str(error).split())[:200]
+        raise ProbeError(f"The tokenizer in {directory} does not load ({said}): save or fetch it again.") from error
 
 
 def _processor(directory: Path) -> Any:

@@ -1,0 +1,72 @@
+"""The published configs: each builds its class on meta, with the parameters its source counted."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+import pytest
+
+from probe import registry
+from probe.checkpoints import Target, load, missing, targets
+from probe.checkpoints.published import ALIASES, CONFIGS, published, stem
+from probe.errors import ProbeError
+
+with (CONFIGS / "SOURCES.tsv").open() as _file:
+    SOURCES = {row["file"]: row for row in csv.DictReader(_file, delimiter="\t")}
+LISTED = [(f.name, c) for f in registry.families() for c in f.checkpoints if stem(c)]
+
+
+@pytest.mark.parametrize(("family", "hub_id"), LISTED, ids=[hub_id for _, hub_id in LISTED])
+def test_builds_on_meta_with_the_published_parameters(family: str, hub_id: str) -> None:
+    loaded = load(Target(family, hub_id, "config"))
+    source = SOURCES[f"{stem(hub_id)}.json"]
+    assert loaded.parameters == int(source["params"])
+    assert type(loaded.module).__name__ == source["class"]
+    assert loaded.config.get_text_config(decoder=True).model_type == family
+    assert all(t.is_meta for t in loaded.module.state_dict().values())
+    assert loaded.dtype in ("bfloat16", "float16", "float32")
+    assert str(next(loaded.module.parameters()).dtype) == f"torch.{loaded.dtype}"
+    assert loaded.tokenizer is None and loaded.config_source
+
+
+def test_every_config_belongs_to_a_listed_checkpoint() -> None:
+    used = {f"{stem(hub_id)}.json" for _, hub_id in LISTED}
+    assert used == {path.name for path in CONFIGS.glob("*.json")} == set(SOURCES)
+
+
+def test_renamed_repositories_have_one_config_each() -> None:
+    assert all((CONFIGS / f"{name}.json").is_file() for name in ALIASES.values())
+
+
+def test_quantisation_is_left_out_and_said() -> None:
+    entry = published("meta-llama__Llama-4-Maverick-17B-128E-Instruct-FP8")
+    assert "quantization_config" not in entry.config and "quantization_config left out" in entry.source
+    loaded = load(Target("llama4_text", "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8", "config"))
+    assert not hasattr(loaded.config, "quantization_config")
+
+
+@pytest.mark.parametrize("family", registry.names())
+def test_every_listed_checkpoint_is_a_target_or_missing_with_a_reason(family: str) -> None:
+    about = registry.get(family)
+    found = targets(family)
+    absent = missing(family)
+    ids = [target.id for target in found]
+    assert len(set(ids)) == len(ids)
+    assert sorted([*about.twins, *about.checkpoints]) == sorted([*ids, *(hub_id for hub_id, _ in absent)])
+    assert all(reason.endswith(".") for _, reason in absent)
+    kinds = [target.kind for target in found]
+    assert kinds == sorted(kinds, key=["tiny", "config", "weights"].index)
+
+
+def test_a_checkpoint_without_config_is_refused() -> None:
+    with pytest.raises(ProbeError, match="no published config"):
+        load(Target("gemma4_text", "google/gemma-4-31B", "config"))
+
+
+def test_digest_is_that_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    target: Any = Target("llama", "meta-llama/Llama-3.2-1B-Instruct", "config")
+    before = load(target).digest
+    assert before == load(target).digest
+    monkeypatch.setitem(published(str(stem(target.id))).config, "rope_theta", 1.0)
+    assert load(target).digest != before

@@ -1,0 +1,99 @@
+"""The Hub's failures, each as one sentence; the client is replaced, nothing goes out."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import huggingface_hub
+import pytest
+from huggingface_hub import errors
+
+from probe.checkpoints import Target, hub, load, resolve
+from probe.errors import ProbeError
+
+TARGET = Target("gemma4_text", "google/gemma-4-E2B", "weights")
+
+
+def _response(status: int) -> httpx.Response:
+    return httpx.Response(status, request=httpx.Request("GET", "https://hub.invalid/x"))
+
+
+def _raising(error: Exception) -> Callable[..., Any]:
+    def fails(*args: Any, **kwargs: Any) -> Any:
+        raise error
+
+    return fails
+
+
+FAILURES = [
+    (errors.GatedRepoError("gated", response=_response(403)), "is gated: accept its terms"),
+    (errors.RepositoryNotFoundError("none", response=_response(404)), "shows no repository"),
+    (errors.LocalEntryNotFoundError("none"), "cannot be reached"),
+    (errors.OfflineModeIsEnabled("offline"), "offline"),
+    (errors.HFValidationError("odd"), "organisation/name"),
+    (errors.HfHubHTTPError("500 server error", response=_response(500)), "refused to hand out"),
+    (httpx.ConnectError("Name or service not known"), "cannot be reached"),
+    (httpx.ReadTimeout("slow"), "cannot be reached"),
+    (ConnectionResetError(errno.ECONNRESET, "reset"), "cannot be reached"),
+    (OSError(errno.ENOSPC, "No space left on device"), "disk filled up"),
+]
+
+
+@pytest.mark.parametrize(("error", "says"), FAILURES, ids=[type(error).__name__ for error, _ in FAILURES])
+def test_download(error: Exception, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _raising(error))
+    with pytest.raises(ProbeError, match=says) as caught:
+        load(TARGET)
+    assert caught.value.status != 0 and "\n" not in str(caught.value)
+
+
+def test_repository_without_a_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = errors.RemoteEntryNotFoundError("none", response=_response(404))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", _raising(error))
+    with pytest.raises(ProbeError, match="no config.json"):
+        resolve("someone/dataset")
+
+
+def test_offline_with_nothing_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {}
+
+    def fails(hub_id: str, **kwargs: Any) -> None:
+        asked.update(kwargs)
+        raise errors.LocalEntryNotFoundError("none")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fails)
+    with pytest.raises(ProbeError, match="without `--offline`"):
+        load(TARGET, offline=True)
+    assert asked["local_files_only"] is True
+
+
+def test_a_fault_of_our_own_is_not_dressed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", _raising(KeyError("ours")))
+    with pytest.raises(KeyError):
+        load(TARGET, offline=True)
+
+
+def test_not_enough_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    class File:
+        file_size, will_download = 10**18, True
+
+    asked: list[bool] = []
+
+    def answers(hub_id: str, dry_run: bool = False, **kwargs: Any) -> Any:
+        asked.append(dry_run)
+        return [File()]
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", answers)
+    with pytest.raises(ProbeError, match="GB free"):
+        hub.snapshot("google/gemma-4-E2B")
+    assert asked == [True], "the download began"
+
+
+def test_snapshot_goes_the_road_of_a_directory(saved: Path, monkeypatch: pytest.MonkeyPatch, twin: Any) -> None:
+    monkeypatch.setattr(hub, "snapshot", lambda hub_id, offline, progress: saved)
+    loaded = load(Target("llama", "someone/finetune", "weights"))
+    assert loaded.digest == twin("llama", "tiny").digest and loaded.target.id == "someone/finetune"
