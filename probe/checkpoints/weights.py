@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import torch
 
 from probe.checkpoints import bars, classes, digest, files, hub, real
