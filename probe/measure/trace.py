@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..errors import ProbeError
 from ..standard import StandardizedTransformer
 from ..standard.hosts import Host
 from ..standard.value import StandardValue
@@ -60,13 +61,22 @@ def read_all(model: StandardizedTransformer, inputs: Inputs, wanted: Callable[[K
     def reader(hosts: list[tuple[Key, Host]]) -> Worker:
         def worker() -> None:
             for key, host in hosts:
-                value = getattr(host, key.name)
+                value = _read(key, host)
                 readings[key] = value.detach().clone() if isinstance(value, torch.Tensor) else value
 
         return worker
 
     run(model, inputs, [reader(hosts) for hosts in by_host_and_name(model, wanted).values()])
     return readings
+
+
+def _read(key: Key, host: Host) -> Any:
+    try:
+        return getattr(host, key.name)
+    except ValueError as error:
+        where = host.standard_values()[key.name].location
+        at = key.host if key.block is None else key.host.replace("[i]", f"[{key.block}]")
+        raise ProbeError(f"{at}.{key.name} is declared at {where}, but there {error}; correct the location.") from error
 
 
 def declared(model: StandardizedTransformer) -> Iterable[tuple[Key, Host, StandardValue]]:

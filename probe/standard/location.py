@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Literal
 
 from nnsight.intervention.envoy import Envoy
-from nnsight.intervention.source import SourceEnvoy, SourceNotAvailable, compiled, decorator_chain
+from nnsight.intervention.source import SourceEnvoy, SourceNotAvailable, compiled, decorator_chain, install_source
 
 Key = int | str
 Side = Literal["in", "out", "op"]
@@ -109,6 +109,14 @@ class Location:
                 target = None
             if not isinstance(target, Envoy):
                 raise Missing(step)
+
+    def open(self, host: Envoy) -> None:
+        """Make the operations on the path addressable, which must happen before the forward that has them begins."""
+        if "source" in self.steps:
+            target: Any = host
+            for step in self.steps[: self.steps.index("source")]:
+                target = target[int(step)] if step.isdigit() else getattr(target, step)
+            install_source(target)
 
     def words(self) -> str:
         """The location as a reader would say it."""

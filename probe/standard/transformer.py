@@ -76,6 +76,7 @@ class StandardizedTransformer(TransformersModel, Host):
         self.loaded = checkpoint
         self.family = family_module(checkpoint.target.family)
         self._call_size: tuple[int, int] | None = None
+        self._opened = False
         super().__init__(
             checkpoint.module,
             task=checkpoint.task,
@@ -96,6 +97,16 @@ class StandardizedTransformer(TransformersModel, Host):
         tensor = kwargs.get("input_ids", kwargs.get("inputs_embeds", args[0] if args else None))
         if isinstance(tensor, torch.Tensor):
             self._call_size = (int(tensor.shape[0]), int(tensor.shape[1]))
+
+    def interleave(self, *args: Any, **kwargs: Any) -> Any:
+        """Run interleaved, with the operations that any standard value is read at addressable from the start."""
+        if not self._opened:
+            self._opened = True
+            for _, _, host in self.hosts():
+                for value in host.standard_values().values():
+                    if host.refusal(value) is None:
+                        value.location.open(host)
+        return super().interleave(*args, **kwargs)
 
     @property
     def text_config(self) -> Any:

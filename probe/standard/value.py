@@ -139,6 +139,8 @@ class StandardValue(eproperty):
     def _rebuild(self, host: Host, raw: Any, value: torch.Tensor) -> Any:
         """What the model goes on with when the value is ``value``."""
         held = self.location.extract(raw)
+        if self.copy:
+            value = value.clone()  # what was handed out stays the reader's; the model may write into what it gets
         if value.numel() == held.numel():
             return self.location.replace(raw, value.reshape(held.shape))
         mediator = Mediator.current(str(self.location))
