@@ -16,6 +16,9 @@ from ..measure.run import Run
 from .answers import tolerance
 from .extra import SHIFTS, once, positions
 
+EPSILON = 2e-7
+"""Rounding of an angle in float32, relative to its size: a position times a frequency of at most one."""
+
 Style = Literal["halves", "interleaved"]
 Extent = Literal["none", "whole", "leading", "both halves", "other"]
 
@@ -111,8 +114,9 @@ def _angles(rows: torch.Tensor, pairs: list[tuple[int, int]], close: float) -> t
     numbers = torch.complex(rows[..., first].double(), rows[..., second].double())
     still = numbers[:1]
     turns = (numbers * still.conj()).sum(1) / still.abs().square().sum(1).clamp_min(1e-30)
-    left = (numbers - turns[:, None] * still).abs().amax() / still.abs().amax()
-    if float(left) > close or float((turns.abs() - 1).abs().max()) > close:
+    left = (numbers - turns[:, None] * still).abs().amax(dim=(1, 2)) / still.abs().amax()
+    room = close + EPSILON * torch.tensor(SHIFTS, dtype=left.dtype, device=left.device)
+    if bool((left > room).any()) or bool(((turns.abs() - 1).abs().amax(-1) > room).any()):
         return None
     angles = turns.angle()
     speed = angles[1] / SHIFTS[1]
