@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import attention, projections, rotary, sizes, support, vision, wiring
+from . import attention, mlps, norms, projections, readout, rotary, routing, sizes, support, vision, wiring
 from .base import Quirk
 
-QUIRKS: tuple[Quirk, ...] = (*wiring.QUIRKS, *projections.QUIRKS, *attention.QUIRKS, *sizes.QUIRKS, *support.QUIRKS, *rotary.QUIRKS, *vision.QUIRKS)
+QUIRKS: tuple[Quirk, ...] = (
+    *wiring.QUIRKS,
+    *sizes.QUIRKS,
+    *norms.QUIRKS,
+    *projections.QUIRKS,
+    *attention.QUIRKS,
+    *support.QUIRKS,
+    *rotary.QUIRKS,
+    *routing.QUIRKS,
+    *mlps.QUIRKS,
+    *readout.QUIRKS,
+    *vision.QUIRKS,
+)

@@ -1,0 +1,160 @@
+"""Mixtures of experts: how many there are, how many a token takes, how their weights add up, and what the choice depends on."""
+
+from __future__ import annotations
+
+import torch
+
+from ..measure.rounding import digits
+from ..measure.run import Run
+from .answers import explain, per_block, phrase, spread, tolerance
+from .base import Measured, Quirk, Verdict, some
+from .extra import LENGTH, forward, once, part, streams, token_ids
+from .tap import Rows, hooks
+
+EXPERTS = ["num_local_experts", "num_experts", "n_routed_experts"]
+CHOSEN = ["num_experts_per_tok", "top_k_experts", "num_experts_per_token"]
+NO_MIXTURE = "No block has a mixture."
+
+
+def _is_mixture(run: Run) -> list[bool]:
+    return [any(term.kind == "moe" for term in anatomy.terms) for anatomy in run.text.anatomy]
+
+
+def _counts(run: Run, index: int) -> tuple[int, int] | None:
+    """Experts that are scored, and experts that a token takes, on one block."""
+    logits, chosen = run.text.get(index, "mlp", "router_logits"), run.text.get(index, "mlp", "expert_indices")
+    return None if logits is None or chosen is None else (logits.shape[-1], chosen.shape[-1])
+
+
+def mixture_of_experts(run: Run) -> Verdict:
+    """A top-k on the way to a contribution, with the experts scored and those taken counted on the router's values."""
+    found = _is_mixture(run)
+    counts = {_counts(run, index) for index, answer in enumerate(found) if answer} - {None}
+    measured: Measured = {}
+    if len(counts) == 1:
+        measured["experts"], measured["chosen"] = counts.pop() or (0, 0)
+    return per_block(found, measured, explain(run, measured, {"experts": EXPERTS, "chosen": CHOSEN}))
+
+
+def shared_expert(run: Run) -> Verdict:
+    """On a mixture block, an MLP beside the routed experts that gives every token something, whatever the router chose."""
+    found: list[bool | None] = []
+    shares = []
+    for index, mixture in enumerate(_is_mixture(run)):
+        shared = run.text.get(index, "mlp", "shared_expert_output") if mixture else None
+        if not mixture:
+            found.append(None)
+            continue
+        least = 0.0 if shared is None else float(shared.norm(dim=-1).min() / shared.norm(dim=-1).max().clamp_min(1e-30))
+        shares.append(least)
+        found.append(least > 0)
+    return per_block(found, {"least_over_largest_output": digits(min(shares), 2)} if shares else {}, absent=NO_MIXTURE)
+
+
+def dense_first_blocks(run: Run) -> Verdict:
+    """The kinds of the blocks in order: some dense ones and then nothing but mixtures make the answer yes."""
+    mixture = _is_mixture(run)
+    if not any(mixture):
+        return Verdict("n/a", why=NO_MIXTURE)
+    first = mixture.index(True)
+    holds = first > 0 and all(mixture[first:])
+    measured: Measured = {"dense": first} if holds else {}
+    explained = explain(run, measured, {"dense": ["first_k_dense_replace"]})
+    return Verdict("yes" if holds else "no", list(range(first)) if holds else [], measured, explained)
+
+
+def interleaved_moe(run: Run) -> Verdict:
+    """The kinds of the blocks in order: a mixture at a fixed step, and dense blocks between, make the answer yes."""
+    places = [index for index, mixture in enumerate(_is_mixture(run)) if mixture]
+    if not places:
+        return Verdict("n/a", why=NO_MIXTURE)
+    steps = {after - before for before, after in zip(places, places[1:], strict=False)}
+    step = min(steps, default=1)
+    holds = len(steps) == 1 and step > 1 and places[0] < step and len(run.text) - places[-1] <= step
+    measured: Measured = {"step": step} if holds else {}
+    return Verdict("yes" if holds else "no", places if holds else [], measured, explain(run, measured, {"step": ["interleave_moe_layer_step", "decoder_sparse_step"]}))
+
+
+@once
+def weight_sums(run: Run) -> list[torch.Tensor | None]:
+    """For each block the sum of every token's expert weights; where the weights multiply the experts' inputs, read off those."""
+    found: list[torch.Tensor | None] = []
+    dense: dict[int, torch.Tensor] = {}
+    for index, mixture in enumerate(_is_mixture(run)):
+        weights = run.text.get(index, "mlp", "expert_weights") if mixture else None
+        found.append(None if weights is None else weights.sum(-1).flatten())
+        if mixture and weights is None and part(run.text.envoys[index], "mlp.experts") is not None:
+            dense[index] = torch.empty(0)
+    if dense:
+        for index, sums in _input_factors(run, list(dense)).items():
+            found[index] = sums
+    return found
+
+
+def _input_factors(run: Run, blocks: list[int]) -> dict[int, torch.Tensor]:
+    """One forward: the factor between what a mixture takes and what each expert takes, summed over the experts of a token."""
+    taken: dict[tuple[str, int], torch.Tensor] = {}
+    one = Rows(1)
+    entering = []
+    for index in blocks:
+        for name in ("mlp", "mlp.experts"):
+            host = part(run.text.envoys[index], name)
+            if host is not None:
+                entering.append((host._module, one.keep(taken, (name, index))))
+    with hooks(entering):
+        forward(run, token_ids(run, LENGTH))
+    sums = {}
+    for index in blocks:
+        whole, each = taken["mlp", index][0], taken["mlp.experts", index][0]
+        each = each.reshape(-1, *whole.shape)
+        sums[index] = ((each * whole).sum(-1) / whole.square().sum(-1)).sum(0)
+    return sums
+
+
+def unnormalized_routing(run: Run) -> Verdict:
+    """Sums the expert weights of every token: one number for all of them makes the answer no, whatever it is."""
+    sums = weight_sums(run)
+    if not any(_is_mixture(run)):
+        return Verdict("n/a", why=NO_MIXTURE)
+    found = [None if total is None else float(total.max() - total.min()) > 10 * tolerance(run) for total in sums]
+    known = [number for total in sums if total is not None for number in spread(total.tolist())]
+    measured: Measured = {"least_sum": digits(min(known), 3), "largest_sum": digits(max(known), 3)} if known else {}
+    return per_block(found, measured, unknown="The weights of this mixture's experts were not read.")
+
+
+def hash_routing(run: Run) -> Verdict:
+    """Adds noise to the stream and keeps the token ids: the same experts for every token make the answer yes."""
+    changes = streams(run)
+    rows = Rows(changes.rows)
+    found: list[bool | None] = []
+    for index, mixture in enumerate(_is_mixture(run)):
+        chosen = changes.chosen[index]
+        if not mixture or not chosen:
+            found.append(None)
+            continue
+        still = all(torch.equal(rows.part(ids, 0), rows.part(ids, changes.noise)) for ids in chosen)
+        follows = any(not torch.equal(rows.part(ids, 0), rows.part(ids, changes.ids)) for ids in chosen)
+        found.append(still and follows)
+    return per_block(found, absent=NO_MIXTURE)
+
+
+def _experts(measured: Measured, blocks: list[int] | None, total: int) -> str:
+    experts, chosen = measured.get("experts"), measured.get("chosen")
+    if experts is None or chosen is None:
+        return f"On {some(blocks or [], total)} a router sends each token to a few experts."
+    return f"On {some(blocks or [], total)} a router sends each token to {chosen} of {experts} experts."
+
+
+QUIRKS = (
+    Quirk("mixture-of-experts", "Mixture of experts", "text", mixture_of_experts, _experts),
+    Quirk("shared-expert", "Shared expert", "text", shared_expert, lambda m, b, n: (
+        f"On {some(b or [], n)} an expert that every token passes stands beside the routed ones.")),
+    Quirk("dense-first-blocks", "Dense first blocks", "text", dense_first_blocks, lambda m, b, n: (
+        f"{some(b or [], n).capitalize()} {'is' if len(b or []) == 1 else 'are'} dense; every later block is a mixture.")),
+    Quirk("interleaved-moe", "Interleaved mixtures", "text", interleaved_moe, lambda m, b, n: (
+        f"Mixtures alternate with dense blocks{phrase(m, 'step', ', one every {} blocks')}: mixtures are on {some(b or [], n)}.")),
+    Quirk("unnormalized-routing", "Unnormalised routing", "text", unnormalized_routing, lambda m, b, n: (
+        f"On {some(b or [], n)} the weights of a token's experts add up to another number for each token.")),
+    Quirk("hash-routing", "Routing by token id", "text", hash_routing, lambda m, b, n: (
+        f"On {some(b or [], n)} the token's id decides its experts, and the stream does not.")),
+)
