@@ -9,7 +9,8 @@ from ..schema import PathNode
 from ..standard import StandardizedTransformer
 from . import tower_words as words
 from .run import Run
-from .tower_numbers import Numbers, derive_for, measure
+from .tower_configs import derive_for
+from .tower_numbers import Numbers, measure
 from .tower_runs import TowerRuns
 
 
@@ -50,5 +51,11 @@ def describe_config(model: StandardizedTransformer, twin: TowerFacts) -> TowerFa
 
 def _told(numbers: Numbers, checkpoint: str) -> TowerFacts:
     return TowerFacts(
-        words.path(numbers), words.rows(numbers), words.positions(numbers), words.masking(numbers), words.final_norm(numbers), numbers, checkpoint
+        words.path(numbers),
+        words.rows(numbers),
+        words.positions(numbers),
+        words.masking(numbers),
+        words.final_norm(numbers),
+        numbers,
+        checkpoint,
     )

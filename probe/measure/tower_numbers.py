@@ -1,23 +1,23 @@
-"""The numbers behind the words about a tower: measured on a run, or re-derived for a config with a run behind it."""
+"""The numbers behind the words about a tower, measured on a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ..standard import StandardizedTransformer
 from .anatomy import is_norm
 from .run import same
+from .tower_pooling import Average, Shift, average, shift
 from .tower_positions import Added, Turning, added, patch_rows, turning
 from .tower_runs import BLOCKS, SIZES, Row, Station, TowerRuns
 
 
 @dataclass(frozen=True)
 class After:
-    """A module between the blocks' end and the scatter: its path, whether it is a norm, rows an image before and after."""
+    """A module between the blocks and the scatter: its path, whether it is a norm, rows before and after."""
 
     path: str
     norm: bool
@@ -26,6 +26,17 @@ class After:
     rows_out: int | None
     shape: tuple[int, ...]
     drops_class_row: bool
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one image became: its size, the grid of a row, rows of the tower, padded entries, image tokens."""
+
+    size: str
+    grid: tuple[int, int] | None
+    rows: int
+    unread: int
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,7 @@ class Numbers:
         length: rows' length, class rows included; None likewise.
         budget: how the length came about where images are padded, in words; None elsewhere.
         class_rows: places of the rows no pixel moves, from the end if negative.
-        images: what the images tried became: ``(size, grid, rows, unread, image tokens)``.
+        images: what the images tried became: the run's own first.
         global_row: where the row with the whole image is: `first`, `last`, `none`.
         padded: padded rows of the run's image; None where nothing ran.
         position_input: name of the input that gives patches their place, with its value on padding.
@@ -55,7 +66,7 @@ class Numbers:
     length: int | None
     budget: str | None
     class_rows: tuple[int, ...]
-    images: tuple[tuple[str, tuple[int, int] | None, int, int, int], ...]
+    images: tuple[Shown, ...]
     global_row: str
     padded: int | None
     position_input: tuple[str, int] | None
@@ -69,6 +80,8 @@ class Numbers:
     norm_is_output: bool
     tokens: int | None
     ratio: float
+    average: Average | None
+    shift: Shift | None
     shapes: dict[str, tuple[int, ...]]
     config: Any
     root_config: Any
@@ -77,18 +90,16 @@ class Numbers:
     @property
     def varies(self) -> bool:
         """Whether images of different shapes get different grids."""
-        return len({image[1] for image in self.images}) > 1
+        return len({image.grid for image in self.images}) > 1
 
     @property
     def tiles(self) -> bool:
         """Whether an image may take several rows."""
-        return max(image[2] for image in self.images) > 1
+        return max(image.rows for image in self.images) > 1
 
 
 def measure(runs: TowerRuns) -> Numbers:
     """The numbers of the tower of a run."""
-    from ..experiments.vision import global_row, patch_count
-
     run = runs.run
     moved = runs.moved(Row.PIXELS, "layer_input", BLOCKS, 0)
     still = [] if moved is None else (~moved).all(dim=0).nonzero().flatten().tolist()
@@ -96,27 +107,35 @@ def measure(runs: TowerRuns) -> Numbers:
     reach = runs.moved(Row.ONE_PATCH, "layer_output", BLOCKS, len(runs.stack) - 1)
     own = (0, 0) if reach is None else (int((reach[0] & ~runs.unread[0]).sum()), int(reach[1:].sum()))
     images = tuple(
-        (f"{width} × {height}", picture.grid, picture.stream[0], picture.unread, picture.tokens)
+        Shown(f"{width} × {height}", picture.grid, picture.stream[0], picture.unread, picture.tokens)
         for (width, height), picture in zip(SIZES, runs.pictures, strict=True)
     )
     features = run.root("image_features", "model.vision")
-    shapes = {"patch_embeddings": runs.patches, "layer_input": runs.stream, "tower_output": runs.base("tower_output"), "image_features": features}
-    counted = patch_count(runs)
+    shapes = {
+        "patch_embeddings": runs.patches,
+        "layer_input": runs.stream,
+        "tower_output": runs.base("tower_output"),
+        "image_features": features,
+    }
     rows = runs.patches.shape[0]
     padded = int(runs.unread[0].sum())
     read = ~runs.unread[0]
-    patterns = [pattern[0][:, read][:, :, read] for block in range(len(runs.stack)) if (pattern := runs.pattern(block)) is not None]
+    patterns = [
+        pattern[0][:, read][:, :, read]
+        for block in range(len(runs.stack))
+        if (pattern := runs.pattern(block)) is not None
+    ]
     return Numbers(
         blocks=len(runs.stack),
         pixels=runs.pixels_name,
         patch_embed=runs.tower._aliases.get("patch_embed", "patch_embed"),
         patches=patches,
-        grid=images[0][1],
+        grid=images[0].grid,
         length=length,
         budget=None,
         class_rows=tuple(row - length if row >= patches else row for row in still),
         images=images,
-        global_row=global_row(runs) if max(image[2] for image in images) > 1 else "none",
+        global_row=runs.global_row,
         padded=padded,
         position_input=_position_input(runs),
         added=added(runs),
@@ -128,7 +147,9 @@ def measure(runs: TowerRuns) -> Numbers:
         after=tuple(_after(runs)),
         norm_is_output=any(_gives(station, runs.base("tower_output"), runs) for station in _norms_after(runs)),
         tokens=features.shape[0] // (1 if padded else rows),
-        ratio=counted / features.shape[0],
+        ratio=runs.patch_count / features.shape[0],
+        average=average(runs),
+        shift=shift(runs),
         shapes={name: tuple(tensor.shape) for name, tensor in shapes.items() if tensor is not None}
         | {"pixels": tuple(run.inputs[runs.pixels_name].shape)},
         config=runs.tower._module.config,
@@ -149,13 +170,23 @@ def _position_input(runs: TowerRuns) -> tuple[str, int] | None:
 def _norms_after(runs: TowerRuns) -> Iterator[Station]:
     for station in runs.stations:
         leaving = station.leaving
-        if station.after_blocks and leaving is not None and "." not in station.path and is_norm(station.module, leaving.shape[-1]):
+        if (
+            station.after_blocks
+            and leaving is not None
+            and "." not in station.path
+            and is_norm(station.module, leaving.shape[-1])
+        ):
             yield station
 
 
 def _gives(station: Station, wanted: torch.Tensor | None, runs: TowerRuns) -> bool:
     leaving = station.leaving
-    return wanted is not None and leaving is not None and leaving.shape == wanted.shape and same(leaving, wanted, runs.tolerance)
+    return (
+        wanted is not None
+        and leaving is not None
+        and leaving.shape == wanted.shape
+        and same(leaving, wanted, runs.tolerance)
+    )
 
 
 def _after(runs: TowerRuns) -> Iterator[After]:
@@ -163,10 +194,21 @@ def _after(runs: TowerRuns) -> Iterator[After]:
     output = runs.base("tower_output")
     for station in runs.stations:
         entering, leaving = station.entering, station.leaving
-        if not station.after_blocks or "." in station.path or entering is None or leaving is None or _holds_blocks(station, runs):
+        if (
+            not station.after_blocks
+            or "." in station.path
+            or entering is None
+            or leaving is None
+            or _holds_blocks(station, runs)
+        ):
             continue
         norm = is_norm(station.module, leaving.shape[-1])
-        dropped = output is not None and entering.ndim == 3 and entering.shape[1] < output.shape[1] and entering.shape[0] == output.shape[0]
+        dropped = (
+            output is not None
+            and entering.ndim == 3
+            and entering.shape[1] < output.shape[1]
+            and entering.shape[0] == output.shape[0]
+        )
         yield After(
             path=station.path,
             norm=norm,
@@ -186,101 +228,3 @@ def _subtracts_mean(norm: torch.nn.Module, value: torch.Tensor, runs: TowerRuns)
     with torch.no_grad():
         plain, shifted = (norm((value + shift).to(runs.run.dtype)).float() for shift in (0.0, 3.0 * float(value.std())))
     return float((shifted - plain).abs().max()) < 100 * runs.tolerance * float(plain.abs().max())
-
-
-POOLING = ("pool", "shuffle", "merge", "downsample")
-"""What the names of config entries hold that say how many patches make a token."""
-
-FORMS: dict[str, Callable[[float], float]] = {"{key}**2": lambda v: v**2, "1 / {key}**2": lambda v: v**-2, "{key}": lambda v: v}
-"""How such an entry may give the number of patches a token."""
-
-
-def pooling(numbers: Numbers) -> tuple[str, Callable[[Any], float]] | None:
-    """The config entry that gives the measured number of patches a token, in words, and its value on another config."""
-    for key, value in _entries(numbers.config):
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value and any(word in key for word in POOLING):
-            for form, of in FORMS.items():
-                if abs(of(value) - numbers.ratio) < 1e-6:
-                    return form.format(key=key), lambda config, key=key, of=of: of(getattr(config, key))
-    return None
-
-
-def _entries(config: Any) -> Iterator[tuple[str, Any]]:
-    yield from sorted(config.to_dict().items())
-
-
-def derive_for(numbers: Numbers, model: StandardizedTransformer, seen_on: str) -> Numbers:
-    """The numbers of a config's tower, by the equations that hold on the run behind it.
-
-    What the config does not determine is None; what only the run showed stays as the run showed it.
-    """
-    tower, config = model.vision, model.vision._module.config
-    patches, grid, length, budget = _layout(numbers, model)
-    ratio, tokens = numbers.ratio, None
-    entry = pooling(numbers)
-    side_tokens = _tokens_entry(numbers)
-    if entry is not None:
-        ratio = entry[1](config)
-    if patches is not None and grid is not None:
-        tokens = int(getattr(model._module.config, side_tokens)) if side_tokens else int(patches / ratio) if entry is not None else None
-        ratio = patches / tokens if tokens else ratio
-    head = tower.head_dim
-    return replace(
-        numbers,
-        blocks=len(tower.layers),
-        patches=patches,
-        grid=grid,
-        length=length,
-        budget=budget,
-        padded=None,
-        added=_with_shape(numbers.added, model),
-        turning=tuple(_widened(found, head) for found in numbers.turning[:1]),
-        after=tuple(replace(step, rows_in=None, rows_out=None, shape=()) for step in numbers.after),
-        tokens=tokens,
-        ratio=ratio,
-        shapes={},
-        config=config,
-        root_config=model._module.config,
-        seen_on=seen_on,
-    )
-
-
-def _layout(numbers: Numbers, model: StandardizedTransformer) -> tuple[int | None, tuple[int, int] | None, int | None, str | None]:
-    """Patches, grid and length of a row on another config, where an equation that held on the run gives them."""
-    tower, before = model.vision, numbers.config
-    size, was = tower.image_size, getattr(before, "image_size", None)
-    if size is not None and was is not None and numbers.grid is not None and not numbers.varies:
-        if numbers.grid == (was // before.patch_size,) * 2:
-            side = size // tower.patch_size
-            return side**2, (side, side), side**2 + len(numbers.class_rows), None
-    entry = pooling(numbers)
-    tokens = getattr(tower._module.config, "default_output_length", None)
-    if numbers.varies and entry is not None and tokens is not None:
-        length = round(tokens * entry[1](tower._module.config))
-        return length, None, length, f"default_output_length * {entry[0]}"
-    return None, None, None, None
-
-
-def _tokens_entry(numbers: Numbers) -> str | None:
-    """The root's config entry that gives the image tokens of a row, if one does."""
-    for key, value in _entries(numbers.root_config):
-        if "tokens_per_image" in key and value == numbers.tokens:
-            return key
-    return None
-
-
-def _with_shape(found: Added | None, model: StandardizedTransformer) -> Added | None:
-    if found is None or found.table is None:
-        return found
-    return replace(found, table_shape=tuple(model.vision._module.get_parameter(found.table).shape))
-
-
-def _widened(found: Turning | None, head_dim: int) -> Turning | None:
-    """The same halves of a head of another width; None where they are no halves."""
-    if found is None or found.head_dim == head_dim:
-        return found
-    half, was = head_dim // 2, found.head_dim // 2
-    ranges = {tuple(range(was)): tuple(range(half)), tuple(range(was, 2 * was)): tuple(range(half, 2 * half)), (): ()}
-    if found.columns not in ranges or found.rows not in ranges:
-        return None
-    return replace(found, columns=ranges[found.columns], rows=ranges[found.rows], head_dim=head_dim)

@@ -1,4 +1,4 @@
-"""How a tower tells patches apart by place: what is added to them before the blocks, and what turns in each attention."""
+"""How a tower tells patches apart by place: what is added to them, and what turns in each attention."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def patch_rows(runs: TowerRuns) -> list[int] | None:
 
 
 def added(runs: TowerRuns) -> Added | None:
-    """What is added to the patches before the blocks; None where nothing is, or where patches and rows cannot be matched."""
+    """What is added to the patches before the blocks; None where nothing is, or rows cannot be matched."""
     rows = patch_rows(runs)
     if rows is None:
         return None
@@ -94,10 +94,16 @@ def _entering(tensor: torch.Tensor | None, runs: TowerRuns) -> torch.Tensor | No
 def _parameters(runs: TowerRuns) -> dict[str, torch.Tensor]:
     """The tower's own parameters, those of its blocks left out."""
     inside = {id(p) for envoy in runs.stack.envoys for p in envoy._module.parameters()}
-    return {name: p.detach().float() for name, p in runs.tower._module.named_parameters() if id(p) not in inside and p.is_floating_point()}
+    return {
+        name: p.detach().float()
+        for name, p in runs.tower._module.named_parameters()
+        if id(p) not in inside and p.is_floating_point()
+    }
 
 
-def _table(runs: TowerRuns, difference: torch.Tensor, hidden: torch.Tensor, rows: list[int]) -> tuple[str | None, str | None, tuple[int, ...] | None]:
+def _table(
+    runs: TowerRuns, difference: torch.Tensor, hidden: torch.Tensor, rows: list[int]
+) -> tuple[str | None, str | None, tuple[int, ...] | None]:
     """The parameter whose rows, or sums of two rows, are the difference at every patch."""
     shown = ~hidden[0]
     wanted = difference[0][shown]
@@ -149,7 +155,7 @@ def turning(runs: TowerRuns, block: int) -> Turning | None:
 
 
 def _moving(vectors: torch.Tensor, places: torch.Tensor, axis: int) -> list[int]:
-    """Dimensions of ``vectors`` [heads, patches, head_dim] that change along one axis of the grid while the other rests."""
+    """Dimensions of ``vectors`` [heads, patches, head_dim] that change along one axis of the grid alone."""
     first: dict[int, int] = {}
     change = torch.zeros(vectors.shape[-1], device=vectors.device)
     for patch, place in enumerate(places.tolist()):
@@ -164,7 +170,10 @@ def _moving(vectors: torch.Tensor, places: torch.Tensor, axis: int) -> list[int]
 def _pairs(vectors: torch.Tensor, columns: list[int], rows: list[int]) -> str | None:
     """Which dimensions keep their joint length while they turn."""
     groups = [columns, rows] if set(columns).isdisjoint(rows) else [sorted({*columns, *rows})]
-    ways = {"adjacent": lambda n: [(i, i + 1) for i in range(0, n - 1, 2)], "halves": lambda n: [(i, i + n // 2) for i in range(n // 2)]}
+    ways = {
+        "adjacent": lambda n: [(i, i + 1) for i in range(0, n - 1, 2)],
+        "halves": lambda n: [(i, i + n // 2) for i in range(n // 2)],
+    }
     for name, pairing in ways.items():
         pairs = [(group[i], group[j]) for group in groups for i, j in pairing(len(group))]
         if pairs and all(_steady(vectors[..., i].square() + vectors[..., j].square()) for i, j in pairs):
@@ -177,7 +186,7 @@ def _steady(lengths: torch.Tensor) -> bool:
 
 
 def _turns(runs: TowerRuns, block: int, queries: torch.Tensor) -> bool | None:
-    """Whether rows' queries [heads, rows, head_dim] are not what the projection, and the norm after it, make of the block's input."""
+    """Whether queries [heads, rows, head_dim] differ from what the projection and the norm after it give."""
     attention = runs.stack.envoys[block].self_attn
     entering = runs.seen(Row.EQUAL_ROWS, "attention_norm_output", BLOCKS, block)
     projection = getattr(attention, "q_proj", None)
