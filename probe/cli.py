@@ -81,8 +81,6 @@ def _probe(given: list[str]) -> int:
         return 0
     found = parser.read(given)
     names = registry.names() if found.all else list(dict.fromkeys(found.families))
-    for name in names:
-        registry.get(name)
     if found.all and (found.families or found.checkpoint):
         parser.error("--all takes no family and no --checkpoint")
     if found.checkpoint and len(names) > 1:
@@ -92,6 +90,8 @@ def _probe(given: list[str]) -> int:
 
     options = load_options(found)
     if found.checkpoint:
+        for name in names:
+            registry.get(name)
         plans = [refresh.single(found.checkpoint, names[0] if names else None, options)]
     else:
         plans = [refresh.plan(name, options, found.force) for name in names]

@@ -138,7 +138,10 @@ def _modules(path: Path) -> list[Path]:
 
 def _imported(module: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(module.read_bytes())):
+    source = module.read_bytes()
+    if b"families" not in source and b"from ." not in source:
+        return names
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("families.")}
         elif isinstance(node, ast.ImportFrom):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import traceback
 from collections.abc import Generator, Iterator
@@ -19,7 +20,7 @@ from probe import fingerprint, store
 from probe.errors import ProbeError
 from probe.progress import Bar, Progress, silent
 
-_EXTRA = {"accelerate", "gguf", "nnsight", "PIL", "safetensors", "tokenizers", "torch", "tqdm", "transformers"}
+_EXTRA = ("torch", "transformers", "nnsight", "accelerate", "gguf", "safetensors", "PIL", "psutil", "tqdm")
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,12 @@ class Plan:
 
 def heavy(module: str) -> Any:
     """A module of the side that needs torch. Raises ProbeError where the extra `probe` is not installed."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in _EXTRA:
-            raise
+    if missing := [name for name in _EXTRA if importlib.util.find_spec(name) is None]:
         raise ProbeError(
-            f"{error.name} is not installed here; `scripts/site` installs it, and so does `pip install -e '.[probe]'`."
-        ) from error
+            f"This needs {', '.join(missing)}, not installed here: `scripts/site` installs all of it, and so does "
+            "`pip install -e '.[probe]'`."
+        )
+    return importlib.import_module(module)
 
 
 def prepare(options: Options) -> None:

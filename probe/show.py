@@ -35,8 +35,8 @@ def read(given: list[str]) -> int:
         raise ProbeError(f"No record of {found.family} has a value {found.value!r}{near}.")
 
     options = load_options(found)
+    checkpoints = refresh.heavy("probe.checkpoints")
     with Bar(1, "loading the libraries") as bar:
-        checkpoints = refresh.heavy("probe.checkpoints")
         if found.checkpoint:
             target = checkpoints.resolve(found.checkpoint, found.family, offline=options.offline)
         else:

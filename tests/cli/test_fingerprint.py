@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
+import resource
 import shutil
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,7 +159,7 @@ def test_a_failed_run_leaves_no_stamp(world: World, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_warm_run_is_light_and_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the real families: no torch, no pydantic, and a start little slower than the interpreter's own."""
+    """With the real families: no torch, no pydantic, and little more CPU time than the interpreter's own start."""
     monkeypatch.setenv("PROBE_RECORDS", str(tmp_path / "records"))
     monkeypatch.setenv("PROBE_CACHE", str(tmp_path / "cache"))
     family, options = "gemma4_text", {"dtype": None, "device": "cpu", "attn": None}
@@ -180,9 +178,10 @@ def test_a_warm_run_is_light_and_quick(tmp_path: Path, monkeypatch: pytest.Monke
     assert shown.splitlines() == [f"gemma4_text: {len(made)} records current; --force probes again.", "[] 0"]
 
     def cost(*arguments: str) -> float:
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, check=True)
-        return time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     extra = [cost("-m", "probe", family) - cost("-c", "pass") for _ in range(5)]
-    assert statistics.median(extra) < 0.5, json.dumps(extra)
+    assert min(extra) < 0.4, extra  # CPU time, which a busy machine changes little; importing torch alone takes more

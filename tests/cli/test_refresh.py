@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import resource
@@ -211,9 +212,9 @@ def test_a_family_module_that_cannot_be_read_is_named(world: World, source: str,
 
 
 def test_a_missing_library_names_the_remedy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-    monkeypatch.setattr("probe.refresh.importlib.import_module", missing)
-    result = world.run("alpha_text")
-    assert result.status == 2 and "torch is not installed" in result.err
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "nnsight" else find_spec(name))
+    for arguments in (["alpha_text"], ["read", "alpha_text", "logits"], ["--checkpoint", "org/x"]):
+        result = world.run(*arguments)
+        assert result.status == 2 and result.err.startswith("This needs nnsight, not installed here")
+    assert world.probed() == []
