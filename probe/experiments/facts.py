@@ -2,11 +2,154 @@
 
 from __future__ import annotations
 
-from ..measure.run import Run
+from typing import Any
+
+import torch
+
+from ..measure.checks import fitted_scale
+from ..measure.default import implementation
+from ..measure.rounding import digits, one_digit
+from ..measure.run import Run, same
 from ..schema import Fact
+from .answers import tolerance
+from .attention import seen
+from .cache import cache_facts
+from .extra import LENGTH, token_ids
+
+PADDING = 5
+"""Positions of padding before the shorter of two prompts."""
 
 
 def facts(run: Run) -> list[Fact]:
-    """The measured facts of one run."""
+    """The measured facts of one run: kernels compared, parameters, the cache, the scale of scores, hidden states."""
+    return [parameters(run), *kernels(run), *cache_facts(run), *score_scales(run), *hidden_states(run)]
+
+
+def parameters(run: Run) -> Fact:
     count = sum(parameter.numel() for parameter in run.model._module.parameters())
-    return [Fact(name="parameters", label="Parameters", value=count, statement=f"The checkpoint has {count:,} parameters, tied ones counted once.")]
+    statement = f"The checkpoint has {count:,} parameters, tied ones counted once."
+    return Fact(name="parameters", label="Parameters", value=count, statement=statement)
+
+
+def kernels(run: Run) -> list[Fact]:
+    """Largest difference of a logit between eager attention and sdpa: on the prompt, and on two prompts padded on the left."""
+    dtype = str(run.dtype).removeprefix("torch.")
+    plain = one_digit(_apart(run, run.inputs)[0])
+    ids = token_ids(run, LENGTH // 2, 2)
+    mask = torch.ones_like(ids)
+    mask[1, :PADDING] = 0
+    ids[1, :PADDING] = run.model.text_config.pad_token_id or 0
+    real, padding = (one_digit(number) for number in _apart(run, {"input_ids": ids, "attention_mask": mask}))
+    return [
+        Fact(
+            name="eager_sdpa",
+            label="Eager against sdpa",
+            value=plain,
+            statement=f"On the prompt, eager attention and sdpa give logits that differ by at most {plain:g} ({dtype}).",
+        ),
+        Fact(
+            name="eager_sdpa_padded",
+            label="Eager against sdpa, padded batch",
+            value=real,
+            statement=f"In a batch of two prompts, the shorter padded on the left, logits at real tokens differ by at most {real:g} ({dtype}).",
+        ),
+        Fact(
+            name="eager_sdpa_padding",
+            label="Eager against sdpa, at padding",
+            value=padding,
+            statement=(
+                f"In the same batch the logits at the padded positions themselves, {PADDING} at the start of the shorter prompt, "
+                f"differ by at most {padding:g}: such a query has no key to see, and what it then gives is up to the kernel."
+                if padding > 100 * max(real, 1e-6)
+                else f"At the {PADDING} padded positions themselves, at the start of the shorter prompt, they differ by at most {padding:g}."
+            ),
+        ),
+    ]
+
+
+def _apart(run: Run, inputs: dict[str, Any]) -> tuple[float, float]:
+    """Largest difference of the logits under eager and sdpa, where the mask is one and where it is zero (0 where it nowhere is)."""
+    logits = []
+    for attn in ("eager", "sdpa"):
+        with implementation(run.model._module, attn), torch.no_grad():
+            logits.append(run.model._module(**inputs, use_cache=False).logits.float())
+    difference = (logits[0] - logits[1]).abs().amax(-1)
+    real = inputs["attention_mask"].bool()
+    return float(difference[real].max()), float(difference[~real].max()) if bool((~real).any()) else 0.0
+
+
+def score_scales(run: Run) -> list[Fact]:
+    """The factor between q·k and the scores, by kind of block where they differ."""
+    scales: dict[str, set[float]] = {}
+    for kind, block in zip(run.model.layer_types, seen(run), strict=True):
+        if block is not None:
+            scales.setdefault(kind, set()).add(digits(fitted_scale(block.scores, block.products)))
+    every = set().union(*scales.values())
+    if len(every) == 1:
+        value = every.pop()
+        return [Fact(name="score_scale", label="Scale of the scores", value=value, statement=f"Scores are {_factor(run, value)} on every block.")]
+    return [
+        Fact(
+            name=f"score_scale_{kind}",
+            label=f"Scale of the scores, {kind.replace('_', ' ')}",
+            value=value,
+            statement=f"Scores are {_factor(run, value)} on blocks of {kind.replace('_', ' ')}.",
+        )
+        for kind, found in scales.items()
+        for value in sorted(found)
+    ]
+
+
+def _factor(run: Run, value: float) -> str:
+    if abs(value - 1) < 1e-3:
+        return "q·k as they are"
+    widths = {block.head_dim for block in seen(run) if block is not None}
+    if len(widths) == 1 and abs(value * next(iter(widths)) ** 0.5 - 1) < 1e-3:
+        return f"q·k times {value:g}, which is 1/√{next(iter(widths))}, the root of the heads' width,"
+    return f"q·k times {value:g}"
+
+
+def hidden_states(run: Run) -> list[Fact]:
+    """What `output_hidden_states=True` returns, against the stream between the blocks as it was read."""
+    with torch.no_grad():
+        states = run.model._module(**run.inputs, use_cache=False, output_hidden_states=True).hidden_states
+    blocks = len(run.text)
+    outputs = [run.text.get(index, "", "layer_output") for index in range(blocks)]
+    equal = [k for k in range(1, len(states)) if (out := outputs[k - 1] if k <= blocks else None) is not None and _equal(run, states[k], out)]
+    entering = run.text.get(0, "", "layer_input")
+    first = entering is not None and _equal(run, states[0], entering)
+    normed = run.root("final_norm_output")
+    last = normed is not None and _equal(run, states[-1], normed) and len(states) - 1 not in equal
+    tail = "the last one is the final norm's output, and the last block's is not among them" if last else "the last one is the last block's output, before the final norm"
+    return [
+        Fact(
+            name="hidden_states",
+            label="Hidden states returned",
+            value=len(states),
+            statement=f"`output_hidden_states=True` returns {len(states)} tensors for {blocks} blocks; the first {'is' if first else 'is not'} what enters block 0.",
+        ),
+        Fact(
+            name="hidden_states_of_blocks",
+            label="hidden_states[k] is layers[k-1].layer_output",
+            value=len(equal),
+            statement=f"`hidden_states[k]` equals `layers[k-1].layer_output` for {_span(equal)}; {tail}.",
+        ),
+        Fact(
+            name="last_hidden_state_is_normed",
+            label="hidden_states[-1] is after the final norm",
+            value=int(last),
+            statement=f"`hidden_states[-1]` {'is' if last else 'is not'} `final_norm_output`.",
+        ),
+    ]
+
+
+def _span(places: list[int]) -> str:
+    if not places:
+        return "no k"
+    if places == list(range(places[0], places[-1] + 1)):
+        return f"k = {places[0]} to {places[-1]}"
+    return f"k in {places}"
+
+
+def _equal(run: Run, state: torch.Tensor, value: torch.Tensor) -> bool:
+    return state.shape == value.shape and same(state, value, tolerance(run))

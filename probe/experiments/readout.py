@@ -10,7 +10,7 @@ from ..measure.run import Run
 from .answers import explain, per_block, phrase, small, tolerance
 from .attention import fit_cap
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, moved, part, streams, token_ids
+from .extra import moved, part, streams
 
 
 def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
@@ -93,39 +93,6 @@ def _branch_width(run: Run, index: int) -> int | None:
     return None if projection is None else int(projection._module.weight.shape[1])
 
 
-def fp32_residual(run: Run) -> Verdict:
-    """Runs the model with its weights cast to bfloat16, without touching them: a stream that stays float32 makes the answer yes."""
-    half = {name: tensor.to(torch.bfloat16) for name, tensor in run.model._module.named_parameters() if tensor.is_floating_point()}
-    half |= {name: tensor.to(torch.bfloat16) for name, tensor in _saved_buffers(run.model._module) if tensor.is_floating_point()}
-    seen: dict[int, torch.dtype] = {}
-
-    def note(index: int) -> object:
-        def hook(_: torch.nn.Module, __: object, output: object) -> None:
-            tensor = output if isinstance(output, torch.Tensor) else output[0]  # type: ignore[index]
-            seen[index] = tensor.dtype
-
-        return hook
-
-    handles = [envoy._module.register_forward_hook(note(index)) for index, envoy in enumerate(run.text.envoys)]  # type: ignore[arg-type]
-    try:
-        ids = token_ids(run, LENGTH // 2)
-        with torch.no_grad():
-            torch.func.functional_call(run.model._module, half, (), {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False})
-    finally:
-        for handle in handles:
-            handle.remove()
-    return per_block([seen.get(index) == torch.float32 for index in range(len(run.text))], {"load": "bfloat16"})
-
-
-def _saved_buffers(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    found = []
-    for prefix, inner in module.named_modules():
-        for name, buffer in inner.named_buffers(recurse=False):
-            if name not in inner._non_persistent_buffers_set:
-                found.append((f"{prefix}.{name}" if prefix else name, buffer))
-    return found
-
-
 def _times(measured: Measured, name: str) -> str:
     return phrase(measured, name, " by {:g}")
 
@@ -142,8 +109,6 @@ QUIRKS = (
         f"The model multiplies the head's output{_times(m, 'factor')} to give its logits.")),
     Quirk("per-layer-embeddings", "Per-layer embeddings", "text", per_layer_embeddings, lambda m, b, n: (
         f"On {some(b or [], n)} a vector of the token{phrase(m, 'width', ', {} wide,')} reaches the block beside the stream, from an embedding table of its own.")),
-    Quirk("fp32-residual", "Float32 stream", "text", fp32_residual, lambda m, b, n: (
-        f"In a half-precision load the stream leaving {some(b or [], n)} stays float32.")),
 )
 
 

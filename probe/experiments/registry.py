@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import attention, mlps, norms, projections, readout, rotary, routing, sizes, support, vision, wiring
+from . import attention, halves, mlps, norms, projections, readout, rotary, routing, sizes, support, vision, wiring
 from .base import Quirk
 
 QUIRKS: tuple[Quirk, ...] = (
@@ -16,5 +16,6 @@ QUIRKS: tuple[Quirk, ...] = (
     *routing.QUIRKS,
     *mlps.QUIRKS,
     *readout.QUIRKS,
+    *halves.QUIRKS,
     *vision.QUIRKS,
 )
