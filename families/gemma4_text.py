@@ -93,7 +93,7 @@ TWINS: dict[str, dict[str, Any]] = {
         "text": {
             "hidden_size": 48,
             "intermediate_size": 40,
-            "moe_intermediate_size": 20,
+            "moe_intermediate_size": 24,
             "num_experts": 8,
             "top_k_experts": 3,
             "num_attention_heads": 8,

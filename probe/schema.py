@@ -25,7 +25,9 @@ class ListedCheckpoint(Part):
     """One entry of the page's checkpoint selector."""
 
     id: str = Field(description="Hub id, or the name of a tiny twin")
-    kind: Literal["tiny", "config", "weights", "missing"] = Field(description="what stands behind it; `missing`: no record can be made here")
+    kind: Literal["tiny", "config", "weights", "missing"] = Field(
+        description="what stands behind it; `missing`: no record can be made here"
+    )
     file: str | None = Field(None, description="file name of its record without `.json`; null when missing")
     reason: str | None = Field(None, description="why there is no record; required when missing")
 
@@ -59,14 +61,18 @@ class Checkpoint(Part):
     id: str = Field(description="Hub id, `tiny…`, or the name of a local directory")
     kind: Literal["tiny", "config", "weights"]
     architecture: str = Field(description="class that was built or loaded")
-    model_type: str = Field(description="the wrapper's model_type on a vision-language checkpoint, else the text model's")
+    model_type: str = Field(
+        description="the wrapper's model_type on a vision-language checkpoint, else the text model's"
+    )
     task: Literal["text-generation", "image-text-to-text"]
     digest: str = Field(description="sha256 of the weights; of the config for kind `config`")
     dtype: str = Field(description="dtype of the weights as loaded")
     parameters: int = Field(description="number of parameters, tied ones once")
     attn: str = Field(description="attention implementation of a default load")
     prompt: str | None = Field(None, description="the text that was run; null where nothing ran")
-    config_source: str | None = Field(None, description="where the config.json was taken from, if it is not the checkpoint's own file")
+    config_source: str | None = Field(
+        None, description="where the config.json was taken from, if it is not the checkpoint's own file"
+    )
 
 
 class Provenance(Part):
@@ -128,16 +134,25 @@ class Shape(Part):
 class HfPath(Part):
     """Where the tensor is, in plain PyTorch terms."""
 
-    path: str = Field(description="dotted path for `get_submodule`, with `{i}` for the block's index; empty for the root")
-    side: Literal["in", "out", "op"] = Field(description="module input, module output, or an operation inside its forward")
-    element: int | str | None = Field(None, description="position in the arguments or outputs; the operation's name for `op`")
+    path: str = Field(
+        description="dotted path for `get_submodule`, with `{i}` for the block's index; empty for the root"
+    )
+    side: Literal["in", "out", "op"] = Field(
+        description="module input, module output, or an operation inside its forward"
+    )
+    element: int | str | None = Field(
+        None, description="position in the arguments or outputs; the operation's name for `op`"
+    )
 
 
 class Edit(Part):
     """What an edit of the value did in the run."""
 
     logits: float = Field(description="largest change of a logit, one significant digit")
-    exact: float | None = Field(None, description="for a contribution: largest difference between the edit, times the block's factor, and what layer_output moved by")
+    exact: float | None = Field(
+        None,
+        description="for a contribution: largest difference between the edit, times the block's factor, and what layer_output moved by",
+    )
 
 
 class Value(Part):
@@ -187,9 +202,14 @@ class Experiment(Part):
     slug: str
     label: str = Field(description="the chip's text")
     verdict: Literal["yes", "no", "n/a", "inconclusive"]
-    blocks: list[int] | None = Field(None, description="the blocks it holds on; null where it is not a property of blocks")
+    blocks: list[int] | None = Field(
+        None, description="the blocks it holds on; null where it is not a property of blocks"
+    )
     measured: dict[str, Scalar | list[Scalar]] = {}
-    explained: dict[str, str] = Field({}, description="for a measured number that a config entry names: the entry's name; the two were compared and are equal")
+    explained: dict[str, str] = Field(
+        {},
+        description="for a measured number that a config entry names: the entry's name; the two were compared and are equal",
+    )
     statement: str | None = Field(None, description="one sentence; required for yes and inconclusive")
 
     @model_validator(mode="after")
@@ -247,7 +267,9 @@ class Record(Part):
     provenance: Provenance
     evidence: Evidence | None = None
     sizes: dict[str, int]
-    block_sizes: dict[str, list[int | None]] = Field({}, description="a list with one entry a block, for each size that differs between blocks")
+    block_sizes: dict[str, list[int | None]] = Field(
+        {}, description="a list with one entry a block, for each size that differs between blocks"
+    )
     config: list[Row]
     vision_config: list[Row] | None = None
     layer_types: list[str]

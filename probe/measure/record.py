@@ -254,12 +254,10 @@ def _of_config(target: Target, dtype: str | None, say: Progress) -> Record:
     """The record of a published config: built on meta, with a twin's run behind it."""
     say("building on meta", 0.0)
     model = StandardizedTransformer(load(target, attn="eager", dtype=dtype))
-    found, blocks, tower_blocks = _twin_for(model)
-    twin = found.run.model
-    behind = evidence.evidence(model, twin, blocks, tower_blocks)
+    found, behind, blocks, tower_blocks = _twin_for(model)
     measured = values.Measured(
         values.refused_by_default(model),
-        why=f"built from its config and not run; the run of {twin.loaded.target.id} stands behind it",
+        why=f"built from its config and not run; the run of {behind.twin} stands behind it",
     )
     say("writing", 0.9)
     text = _carried(found.text, blocks, model, vision=False)
@@ -279,30 +277,35 @@ def _of_config(target: Target, dtype: str | None, say: Progress) -> Record:
     )
 
 
-def _twin_for(model: StandardizedTransformer) -> tuple[Findings, list[int], list[int] | None]:
-    """The first twin whose class is this one's and whose blocks cover every block of this one."""
+def _twin_for(model: StandardizedTransformer) -> tuple[Findings, Evidence, list[int], list[int] | None]:
+    """The twin whose class is this one's and whose blocks cover every block of this one; of several, the likest."""
     family = model.loaded.target.family
-    mine = evidence.built(model.layers, model.layer_types)
+    candidates = []
     for target in targets(family):
         if target.kind != "tiny":
             continue
         twin = _twin(family, target.id)
         if type(twin._module) is not type(model._module) or twin.has_vision != model.has_vision:
             continue
-        blocks = evidence.covered(mine, evidence.built(twin.layers, twin.layer_types))
-        tower_blocks = None
-        if model.has_vision:
-            plain = ["full_attention"]
-            tower_blocks = evidence.covered(
-                evidence.built(model.vision.layers, plain * len(model.vision.layers)),
-                evidence.built(twin.vision.layers, plain * len(twin.vision.layers)),
-            )
+        blocks = evidence.covered(_built(model), _built(twin))
+        tower_blocks = evidence.covered(_built_tower(model), _built_tower(twin)) if model.has_vision else None
         if blocks is not None and (tower_blocks is not None or not model.has_vision):
-            return twin_findings(family, target.id), blocks, tower_blocks
-    raise ProbeError(
-        f"No tiny twin of {family} has the class {type(model._module).__name__} and all the block shapes of "
-        f"{model.loaded.target.id}: add one to TWINS in families/{family}.py, shrunk from this checkpoint's config."
-    )
+            candidates.append((evidence.evidence(model, twin, blocks, tower_blocks), blocks, tower_blocks))
+    if not candidates:
+        raise ProbeError(
+            f"No tiny twin of {family} has the class {type(model._module).__name__} and all the block shapes of "
+            f"{model.loaded.target.id}: add one to TWINS in families/{family}.py, shrunk from this checkpoint's config."
+        )
+    behind, blocks, tower_blocks = min(candidates, key=lambda candidate: len(candidate[0].differs))
+    return twin_findings(family, behind.twin), behind, blocks, tower_blocks
+
+
+def _built(model: StandardizedTransformer) -> evidence.Stackwise:
+    return evidence.built(model.layers, model.layer_types)
+
+
+def _built_tower(model: StandardizedTransformer) -> evidence.Stackwise:
+    return evidence.built(model.vision.layers, ["full_attention"] * len(model.vision.layers))
 
 
 def _carried(half: Half, blocks: list[int], model: StandardizedTransformer, *, vision: bool) -> Half:
@@ -322,25 +325,39 @@ def _carry(experiment: Experiment, blocks: list[int], model: StandardizedTransfo
     """A twin's verdict on the checkpoint: on the blocks built like those it holds on, with the config's numbers.
 
     A number carries over only where the twin's run found it equal to a config entry; the checkpoint's own entry then
-    takes its place. The others belong to the twin and are left out.
+    takes its place. The others belong to the twin and are left out. Where the checkpoint's config has no such entry,
+    the twin's verdict says nothing about it.
     """
-    quirk = next(
-        quirk for quirk in experiments.QUIRKS if quirk.slug == experiment.slug and (quirk.about == "vision") == vision
-    )
+    quirk = next(q for q in experiments.QUIRKS if q.slug == experiment.slug and (q.about == "vision") == vision)
     if quirk.built is not None:
         return quirk.record(quirk.built(model), len(blocks))
-    where = (
-        None if experiment.blocks is None else [index for index, twin in enumerate(blocks) if twin in experiment.blocks]
-    )
-    numbers = {name: _entry(model, key) for name, key in experiment.explained.items()}
+    where = None if experiment.blocks is None else [i for i, twin in enumerate(blocks) if twin in experiment.blocks]
+    numbers = {name: _config_entry(model, key, vision=vision) for name, key in experiment.explained.items()}
+    absent = [experiment.explained[name] for name, value in numbers.items() if value is None]
+    if absent:
+        why = f"the twin's number is its config's {absent[0]}, which this config does not have"
+        return experiment.model_copy(
+            update={
+                "verdict": "inconclusive",
+                "blocks": None,
+                "measured": {},
+                "explained": {},
+                "statement": f"Not known: {why}.",
+            }
+        )
     update: dict[str, Any] = {"blocks": where, "measured": numbers}
     if experiment.verdict == "yes":
         update["statement"] = quirk.say({**experiment.measured, **numbers}, where, len(blocks))
     return experiment.model_copy(update=update)
 
 
-def _entry(model: StandardizedTransformer, key: str) -> Any:
-    value: Any = model.text_config
-    for step in key.split("."):
-        value = value[step] if isinstance(value, dict) else getattr(value, step)
-    return value
+def _config_entry(model: StandardizedTransformer, key: str, *, vision: bool) -> Any:
+    """A config entry by its dotted name: the tower's or the text model's, else the wrapper's own; None if absent."""
+    own = model.vision._module.config if vision else model.text_config
+    for config in (own, model._module.config):
+        value: Any = config
+        for step in key.split("."):
+            value = value.get(step) if isinstance(value, dict) else getattr(value, step, None)
+        if value is not None:
+            return value
+    return None
