@@ -34,7 +34,7 @@ SHIFTS = (0, 1, 16, 1024, 65536)
 SCALE = 4.0
 """What a scaled row multiplies."""
 
-STREAM_SCALE = 16.0
+STREAM_SCALE = 64.0
 """What the stream is multiplied with in a row of :func:`streams`."""
 
 

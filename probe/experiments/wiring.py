@@ -12,7 +12,7 @@ from ..measure.anatomy import BlockAnatomy, Term
 from ..measure.edits import factor_value
 from ..measure.rounding import digits
 from ..measure.run import Run
-from .answers import per_block, phrase, small
+from .answers import per_block, phrase
 from .base import Measured, Quirk, Verdict, some
 from .extra import STREAM_SCALE, once, streams
 
@@ -102,11 +102,11 @@ def residual_inside_module(run: Run) -> Verdict:
     for index in range(len(run.text)):
         entering = changes.entering[index]
         children = {name: out for (block, name), out in changes.children.items() if block == index and out.shape == entering.shape}
-        moved = (entering[1] - entering[0]).abs().max()
-        whole = [float((out[1] - out[0] - (entering[1] - entering[0])).abs().max() / moved) for out in children.values()]
+        given = entering[changes.scaled] - entering[0]
+        whole = [float((out[changes.scaled] - out[0] - given).abs().max() / given.abs().max()) for out in children.values()]
         shares.append(min(whole, default=1.0))
-        found.append(shares[-1] < 0.01 if whole else None)
-    return per_block(found, {"nearest": small(run, min(shares))}, absent="No child of a block returns a stream.")
+        found.append(shares[-1] < 0.25 if whole else None)
+    return per_block(found, {"least_difference_from_the_stream": digits(min(shares), 2)}, absent="No child of a block returns a stream.")
 
 
 def hyper_connections(run: Run) -> Verdict:
