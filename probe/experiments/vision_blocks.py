@@ -60,7 +60,7 @@ def _layernorm(runs: TowerRuns) -> Verdict:
                 )
             changes.append(float((shifted - plain).abs().max() / plain.abs().max()))
         worst = max(worst, *changes)
-        if max(changes) < 100 * runs.tolerance:
+        if max(changes) < runs.rough:
             blocks.append(block)
     return on_blocks(blocks, len(runs.stack), {"change_under_a_shift": one_digit(worst)})
 
@@ -110,7 +110,7 @@ def _value_norm(runs: TowerRuns) -> Verdict:
     if verdict.verdict != "yes" or values is None:
         return verdict
     squares = values.square().mean(-1)
-    flat = float((squares - 1).abs().max()) < 100 * runs.tolerance
+    flat = float((squares - 1).abs().max()) < runs.rough
     return Verdict("yes", verdict.blocks, verdict.measured | {"gain": not flat})
 
 
@@ -127,7 +127,7 @@ def _unscaled(runs: TowerRuns) -> Verdict:
         products = q @ k.repeat_interleave(q.shape[1] // k.shape[1], dim=1).mT
         open_ = scores > -1e30
         factors.append(float((products * scores)[open_].sum() / products[open_].square().sum()))
-        if abs(factors[-1] - 1) < 100 * runs.tolerance:
+        if abs(factors[-1] - 1) < runs.rough:
             blocks.append(block)
     return on_blocks(
         blocks, len(runs.stack), {"factor": digits(factors[0]), "one_over_sqrt_head_dim": digits(width**-0.5)}

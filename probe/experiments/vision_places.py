@@ -1,4 +1,4 @@
-"""Quirks of how a tower, and the text model after it, know places and mask: rotary, added positions, who sees whom."""
+"""Quirks of how a tower knows places and masks: rotary, added positions, who sees whom."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 from ..measure.rounding import one_digit
-from ..measure.run import Run
 from ..measure.tower_positions import added, patch_rows, turning
-from ..measure.tower_runs import BLOCKS, TOWER, Row, TowerRuns
+from ..measure.tower_runs import BLOCKS, Row, TowerRuns
 from .base import Measured, Quirk, Verdict, some
-from .vision_blocks import on, on_blocks, on_tower
+from .vision_blocks import on_blocks, on_tower
 
 
 def _rotary(runs: TowerRuns) -> Verdict:
@@ -76,23 +75,6 @@ def _unmasked(runs: TowerRuns) -> Verdict:
     return on_blocks(blocks, len(runs.stack), measured)
 
 
-def _both_ways(run: Run) -> Verdict:
-    """The text model's pattern among one image's tokens: does a token attend to later ones?"""
-    mask = run.root("image_token_mask", TOWER)
-    if mask is None:
-        return Verdict("n/a", why="This checkpoint takes no images.")
-    places = mask[0].nonzero().flatten()
-    blocks = []
-    for block in range(len(run.text)):
-        pattern = run.text.get(block, "self_attn", "attention_probabilities")
-        if pattern is None:
-            return Verdict("n/a", why="This load gives no attention pattern of the text model.")
-        among = pattern[0][:, places][:, :, places].amax(0)
-        if bool((among.triu(1) > 0).any()):
-            blocks.append(block)
-    return on_blocks(blocks, len(run.text), {"image_tokens": len(places)})
-
-
 def _ranges(dimensions: list[int]) -> str:
     if dimensions and dimensions == list(range(dimensions[0], dimensions[-1] + 1)):
         return f"{dimensions[0]} to {dimensions[-1]}"
@@ -137,9 +119,5 @@ QUIRKS: tuple[Quirk, ...] = (
     Quirk("vision-rotary", "2D rotary", "vision", on_tower(_rotary), _say_rotary),
     Quirk("tower-positions", "Learned patch positions", "vision", on_tower(_positions), _say_positions),
     Quirk("unmasked-tower", "Unmasked tower", "vision", on_tower(_unmasked), _say_unmasked),
-    Quirk(
-        "bidirectional-image-tokens", "Image tokens attend both ways", "text", _both_ways,
-        on("On {where} an image's tokens attend to later tokens of the image too, within the block's reach."),
-    ),
-)  # fmt: skip
-"""Quirks of places and masks; the last one is about the text blocks that read the features."""
+)
+"""Quirks of places and masks."""

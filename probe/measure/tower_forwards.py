@@ -102,6 +102,11 @@ class TowerForwards:
         """Relative difference up to which two results of this run's arithmetic count as equal."""
         return RELATIVE.get(self.run.dtype, RELATIVE[torch.float32])
 
+    @property
+    def rough(self) -> float:
+        """Relative difference up to which a fit, or a norm's answer, counts as exact: far below any other answer."""
+        return min(100 * self.tolerance, 0.1)
+
     def pattern(self, block: int) -> torch.Tensor | None:
         """``[images, num_heads, query, key]``"""
         return self.base("attention_probabilities", f"{BLOCKS}.self_attn", block)

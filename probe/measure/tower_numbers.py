@@ -227,4 +227,4 @@ def _holds_blocks(station: Station, runs: TowerRuns) -> bool:
 def _subtracts_mean(norm: torch.nn.Module, value: torch.Tensor, runs: TowerRuns) -> bool:
     with torch.no_grad():
         plain, shifted = (norm((value + shift).to(runs.run.dtype)).float() for shift in (0.0, 3.0 * float(value.std())))
-    return float((shifted - plain).abs().max()) < 100 * runs.tolerance * float(plain.abs().max())
+    return float((shifted - plain).abs().max()) < runs.rough * float(plain.abs().max())

@@ -58,7 +58,7 @@ def shift(runs: TowerRuns) -> Shift | None:
     centered = tokens - tokens.mean(0)
     scale = (centered * (entering - entering.mean(0))).sum(0) / centered.square().sum(0)
     offset = entering.mean(0) - scale * tokens.mean(0)
-    if not same(tokens * scale + offset, entering, 10 * runs.tolerance):
+    if not same(tokens * scale + offset, entering, runs.rough):
         return None
     return Shift(_named(runs, -offset / scale), _named(runs, scale))
 
@@ -73,9 +73,11 @@ def pooled(runs: TowerRuns) -> torch.Tensor | None:
 
 
 def _named(runs: TowerRuns, wanted: torch.Tensor) -> str | None:
-    """The tower's own tensor that holds these numbers."""
+    """The tower's own tensor that holds these numbers: of those near them the nearest."""
     module = runs.tower._module
-    for name, tensor in (*module.named_buffers(recurse=False), *module.named_parameters(recurse=False)):
-        if tensor.shape == wanted.shape and same(tensor.float(), wanted, 100 * runs.tolerance):
-            return str(name)
-    return None
+    own = (*module.named_buffers(recurse=False), *module.named_parameters(recurse=False))
+    errors = {
+        str(name): float((tensor.float() - wanted).abs().max()) for name, tensor in own if tensor.shape == wanted.shape
+    }
+    nearest = min(errors, key=lambda name: errors[name], default=None)
+    return nearest if nearest is not None and errors[nearest] <= runs.rough * float(wanted.abs().max()) else None

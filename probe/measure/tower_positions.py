@@ -148,10 +148,14 @@ def turning(runs: TowerRuns, block: int) -> Turning | None:
     here = torch.cat([queries[0][:, rows], keys[0][:, rows]])
     with_columns, with_rows = (_moving(here, places, axis) for axis in (0, 1))
     others = [row for row in range(queries.shape[2]) if row not in rows]
+    shown = here[:, (places >= 0).all(-1)]
     return Turning(
-        tuple(with_columns), tuple(with_rows), _pairs(here[:, (places >= 0).all(-1)], with_columns, with_rows),
-        _turns(runs, block, queries[0][:, others]) if others else None, queries.shape[-1],
-    )  # fmt: skip
+        columns=tuple(with_columns),
+        rows=tuple(with_rows),
+        pairs=_pairs(shown, with_columns, with_rows, max(TURNS, runs.tolerance)),
+        class_row_turns=_turns(runs, block, queries[0][:, others]) if others else None,
+        head_dim=queries.shape[-1],
+    )
 
 
 def _moving(vectors: torch.Tensor, places: torch.Tensor, axis: int) -> list[int]:
@@ -167,7 +171,7 @@ def _moving(vectors: torch.Tensor, places: torch.Tensor, axis: int) -> list[int]
     return found
 
 
-def _pairs(vectors: torch.Tensor, columns: list[int], rows: list[int]) -> str | None:
+def _pairs(vectors: torch.Tensor, columns: list[int], rows: list[int], near: float) -> str | None:
     """Which dimensions keep their joint length while they turn."""
     groups = [columns, rows] if set(columns).isdisjoint(rows) else [sorted({*columns, *rows})]
     ways = {
@@ -176,13 +180,13 @@ def _pairs(vectors: torch.Tensor, columns: list[int], rows: list[int]) -> str | 
     }
     for name, pairing in ways.items():
         pairs = [(group[i], group[j]) for group in groups for i, j in pairing(len(group))]
-        if pairs and all(_steady(vectors[..., i].square() + vectors[..., j].square()) for i, j in pairs):
+        if pairs and all(_steady(vectors[..., i].square() + vectors[..., j].square(), near) for i, j in pairs):
             return name
     return None
 
 
-def _steady(lengths: torch.Tensor) -> bool:
-    return bool((lengths - lengths[:, :1]).abs().max() <= TURNS * lengths.max())
+def _steady(lengths: torch.Tensor, near: float) -> bool:
+    return bool((lengths - lengths[:, :1]).abs().max() <= near * lengths.max())
 
 
 def _turns(runs: TowerRuns, block: int, queries: torch.Tensor) -> bool | None:
@@ -198,4 +202,4 @@ def _turns(runs: TowerRuns, block: int, queries: torch.Tensor) -> bool | None:
         if norm is not None:
             plain = norm._module(plain)
     wanted = plain.float()[0].transpose(0, 1).expand_as(queries)
-    return not same(queries, wanted, TURNS)
+    return not same(queries, wanted, max(TURNS, runs.tolerance))

@@ -58,7 +58,9 @@ class TowerRuns(TowerForwards):
         """The model inputs of a prompt with these images."""
         loaded = self.run.model.loaded
         text = " and ".join([image_marker(loaded)] * len(images))
-        return dict(loaded.processor(text=text, images=[images], return_tensors="pt").to(self.run.model.device))
+        inputs = dict(loaded.processor(text=text, images=[images], return_tensors="pt").to(self.run.model.device))
+        inputs[self.pixels_name] = inputs[self.pixels_name].to(self.run.inputs[self.pixels_name].dtype)
+        return inputs
 
     def _picture(self, images: list[Any]) -> Picture:
         inputs = self.encode(images)
