@@ -53,5 +53,5 @@ def add_load_options(parser: Parser) -> None:
 def load_options(found: argparse.Namespace) -> refresh.Options:
     """What `add_load_options` read, put into effect for libraries that are imported later."""
     options = refresh.Options(dtype=found.dtype, device=found.device, attn=found.attn, offline=found.offline)
-    refresh.prepare(options)
+    refresh.prepare(options, getattr(found, "workers", 1))
     return options

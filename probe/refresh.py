@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import sys
 import traceback
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -94,8 +95,15 @@ def heavy(module: str) -> Any:
     return importlib.import_module(module)
 
 
-def prepare(options: Options) -> None:
-    """Settings that must be in the environment before the libraries are imported."""
+def prepare(options: Options, workers: int = 1) -> None:
+    """Settings that must be in the environment before the libraries are imported.
+
+    Twins are too small for threads, which cost them several times the CPU time, so one is the default; real weights
+    get the machine's. ``OMP_NUM_THREADS`` overrides both.
+    """
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        os.environ["PROBE_THREADS"] = str(max(1, (os.cpu_count() or 1) // workers))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -179,8 +187,6 @@ def _in_workers(jobs: list[Job], options: Options, workers: int, bar: Bar) -> Ge
     import multiprocessing
     import signal
 
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=spawn, initializer=_follow_parent) as pool:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the workers inherit this: Ctrl-C is ours alone
@@ -223,9 +229,16 @@ def _follow_parent() -> None:
         threading.Thread(target=follow, daemon=True).start()
 
 
+def set_threads(kind: str) -> None:
+    """Give real weights the threads that `prepare` set aside, and everything else one."""
+    wanted = os.environ.get("PROBE_THREADS")
+    if wanted is not None and (kind == "weights" or "torch" in sys.modules):
+        heavy("torch").set_num_threads(int(wanted) if kind == "weights" else 1)
+
+
 def _probe(job: Job, options: Options, progress: Progress = silent) -> Outcome:
-    prepare(options)
     try:
+        set_threads(job.target.kind)
         record = heavy("probe.measure").probe_target(
             job.target,
             attn=options.attn,

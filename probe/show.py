@@ -41,6 +41,7 @@ def read(given: list[str]) -> int:
             target = checkpoints.resolve(found.checkpoint, found.family, offline=options.offline)
         else:
             target = checkpoints.targets(found.family)[0]
+        refresh.set_threads(target.kind)
         bar.starts(f"reading {found.value} on {target.id}")
         reading = refresh.heavy("probe.measure").read_value(
             target,

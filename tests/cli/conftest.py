@@ -68,6 +68,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv("PROBE_RECORDS", str(tmp_path / "records"))
     monkeypatch.setenv("PROBE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
+    for name in ("HF_HUB_OFFLINE", "PROBE_THREADS"):  # set by the command line; unset again after the test
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     for name in ("probe.checkpoints", "probe.measure"):
         monkeypatch.setitem(sys.modules, name, sys)
     monkeypatch.setattr(registry, "FAMILIES", registry.FAMILIES)
