@@ -12,13 +12,14 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Chip:
-    """A quirk that holds. ``measured``: (name, figure) pairs."""
+    """A quirk that holds. ``measured``: (name, figure) pairs; ``run``: which run stands behind it."""
 
     slug: str
     label: str
     statement: str
     where: str
     measured: list[tuple[str, str]]
+    run: str
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Hero:
     subtitle: str
     checkpoint: str
     standing: str
+    twin: str | None
+    twin_url: str | None
     facts: list[tuple[str, str]]
     chips: list[Chip]
 
@@ -78,13 +81,12 @@ class Tick:
 
 @dataclass(frozen=True)
 class TypeLegend:
-    """A shape in words: where it occurs and what sizes it has. ``tone`` and ``form`` are those of its ticks."""
+    """A shape in words and where it occurs. ``tone`` and ``form`` are those of its ticks."""
 
     label: str
     tone: str
     form: str
     blocks: str
-    sizes: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,8 @@ class FactRow:
 @dataclass(frozen=True)
 class Facts:
     facts: list[FactRow]
+    twin: str | None
+    twin_url: str | None
 
 
 @dataclass(frozen=True)
@@ -282,7 +286,6 @@ class Page:
     family: str
     hero: Markup
     rest: list[Markup]
-    indexed: bool
 
 
 @dataclass(frozen=True)

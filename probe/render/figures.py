@@ -15,7 +15,7 @@ from probe.render.roles import LEGEND
 from probe.render.standing import Standing, error_text
 from probe.render.templating import render
 from probe.render.text import anchor, figure, plural, some_blocks, words
-from probe.schema import PathNode, Record, Shape, Value, Vision
+from probe.schema import PathNode, Record, Shape, Vision
 
 FORMS = ("solid", "hollow", "striped", "dotted")
 TERM = re.compile(r"[A-Za-z_][\w.\[\]]*")
@@ -83,9 +83,8 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
     forms = _forms([part.shapes[s] for s in order])
     shape_form = dict(zip(order, forms, strict=True))
     name = "vision" if vision else "text"
-    views = [
-        _shape_view(part.shapes[s], s, part.blocks, part.values, shape_form[s], vision, part.shapes) for s in order
-    ]
+    sizes = record.sizes | part.sizes
+    views = [_shape_view(part, s, shape_form[s], vision, sizes) for s in order]
     ticks = [Tick(i, tones[types[i]], s, f"block {i}: {part.shapes[s].label}") for i, s in enumerate(part.blocks)]
     legend = [
         TypeLegend(
@@ -93,7 +92,6 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
             tone=tones[types[part.blocks.index(s)]],
             form=shape_form[s],
             blocks=some_blocks(_blocks(part.blocks, s), len(part.blocks)),
-            sizes=[(words(k), figure(v)) for k, v in _differing(part.shapes, s)],
         )
         for s in order
     ]
@@ -133,32 +131,23 @@ def _differing(shapes: Sequence[Shape], index: int) -> list[tuple[str, int]]:
     return [(k, v) for k, v in here.items() if any(other.sizes.get(k) != v for other in shapes)]
 
 
-def _shape_view(
-    shape: Shape,
-    index: int,
-    blocks: Sequence[int],
-    values: Sequence[Value],
-    form: str,
-    vision: bool,
-    shapes: Sequence[Shape],
-) -> ShapeView:
-    mine = _blocks(blocks, index)
-    block = Reader(
-        shape, index, mine, values, "model.vision." if vision else "model.", "vision" if vision else "text"
-    ).read()
+def _shape_view(part: Record | Vision, index: int, form: str, vision: bool, sizes: dict[str, int]) -> ShapeView:
+    shape, mine = part.shapes[index], _blocks(part.blocks, index)
+    prefix, name = ("model.vision.", "vision") if vision else ("model.", "text")
+    block = Reader(shape, index, mine, part.values, prefix, name).read()
     title = f"Block diagram, {shape.label}"
     stream = "vision" if vision else "stream"
-    differing = {k for k, _ in _differing(shapes, index)}
+    differing = {k for k, _ in _differing(part.shapes, index)}
     return ShapeView(
         index=index,
         label=shape.label,
         first=mine[0],
-        blocks=some_blocks(mine, len(blocks)),
+        blocks=some_blocks(mine, len(part.blocks)),
         form=form,
         wide=draw(block, False, title, stream),
         narrow=draw(block, True, title, stream),
         parts=block.parts,
-        sizes=json.dumps(shape.sizes, separators=(",", ":"), sort_keys=True),
+        sizes=json.dumps(sizes | shape.sizes, separators=(",", ":"), sort_keys=True),
         size_line=[(words(k), figure(v), k in differing) for k, v in shape.sizes.items()],
     )
 

@@ -61,6 +61,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return markdown
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Puts in what the search index, which has read the page by now, must not hold."""
+    composed = _pages.get(page.file.src_uri)
+    return composed.whole(output) if composed else output
+
+
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Puts the composed page in place of the generated page's Markdown."""
     if composed := _pages.get(page.file.src_uri):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,44 +25,71 @@ HEADING = re.compile(r'<h([2-4])[^>]*? id="([^"]+)"[^>]*>(.*?)</h\1>', re.S)
 
 @dataclass(frozen=True)
 class Composed:
-    """A page's HTML, title, description for search engines, and toc tokens as mkdocs reads them."""
+    """A page: its HTML, title, description for search engines, and toc tokens as mkdocs reads them.
+
+    ``html`` is what the search index reads. It holds a marker in place of each part that the index must not have
+    (drawings, printouts, all of another checkpoint's page); ``later`` maps the markers to those parts.
+    """
 
     html: str
+    later: dict[str, str]
     title: str
     description: str
     toc: list[dict[str, Any]]
+
+    def whole(self, output: str) -> str:
+        """``output`` with every part in its place."""
+        for marker, part in self.later.items():
+            output = output.replace(marker, part)
+        return output
 
 
 def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> Composed:
     """The page of one checkpoint. ``notes``: the directory of the families' Markdown."""
     record = stored.record
-    uri = family.uri(stored)
-    up = "../" * uri.count("/")
+    up = "../" * family.uri(stored).count("/")
     behind = family.stored.get(file_stem(record.evidence.twin)) if record.evidence else None
-    standing = Standing(record, behind.record if behind else None)
+    standing = Standing(record, behind.record if behind else None, family.uri(behind) if behind else None)
+    later: dict[str, str] = {}
 
     def link(target: str) -> str:
         return up + target
 
-    is_default = stored is family.default
-    parts: list[Any] = [sections.selector(family, stored, link)]
-    rest = [render(p) for p in parts] + [figure_of(standing, False)]
-    if record.vision:
-        found = sections.vision(standing, figure_of(standing, True))
-        rest.append(render(found))
-    rest.append(render(c.Values([*tables(standing, False).hosts, *tables(standing, True).hosts])))
-    for section in (sections.identities(standing), sections.experiments(record), sections.facts(record)):
-        rest.append(render(section))
-    rest.append(render(c.Printout(record.checkpoint.id, printout(record))))
-    rest.append(render(sections.config_cards(record)))
-    rest.append(render(sections.notes(record.family, notes, record.vision is not None)))
-    rest.append(render(sections.module(record)))
-    rest.append(render(sections.provenance(standing, stored, link, with_schema)))
-    page = str(render(c.Page(record.family, render(sections.hero(standing)), rest, is_default)))
-    if not is_default:
-        page = re.sub(r"<(h[1-6])\b", r"<\1 data-search-exclude", page)
-    title = record.about.title if is_default else f"{record.about.title} · {record.checkpoint.id}"
-    return Composed(page, title, record.about.subtitle, toc(page, record.about.title))
+    def unindexed(part: Markup) -> Markup:
+        marker = Markup(f"<!-- part {len(later)} -->")
+        later[marker] = part
+        return marker
+
+    vision = sections.vision(standing, unindexed(figure_of(standing, True))) if record.vision else None
+    contexts = [
+        vision,
+        c.Values([*tables(standing, False).hosts, *tables(standing, True).hosts]),
+        sections.identities(standing),
+        sections.experiments(record),
+        sections.facts(standing, link),
+        c.Printout(record.checkpoint.id, unindexed(printout(record))),
+        sections.config_cards(record),
+        sections.notes(record.family, notes, record.vision is not None),
+        sections.module(record),
+        sections.provenance(standing, stored, link, with_schema),
+    ]
+    selector = render(sections.selector(family, stored, link))
+    rest = [selector, unindexed(figure_of(standing, False)), *(render(context) for context in contexts if context)]
+    about = record.about
+    composed = Composed(
+        html=str(render(c.Page(record.family, render(sections.hero(standing, link)), rest))),
+        later=later,
+        title=about.title,
+        description=about.subtitle,
+        toc=[],
+    )
+    whole = composed.whole(composed.html)
+    contents = toc(whole, about.title)
+    if stored is family.default:
+        return replace(composed, toc=contents)
+    title = f"{about.title} · {record.checkpoint.id}"
+    marker = f"<div><h1 data-search-exclude>{html.escape(title)}</h1></div>"
+    return Composed(marker, {marker: whole}, title, about.subtitle, contents)
 
 
 def toc(page: str, title: str) -> list[dict[str, Any]]:
@@ -71,7 +98,7 @@ def toc(page: str, title: str) -> list[dict[str, Any]]:
     stack = [root]
     for match in HEADING.finditer(page):
         level = int(match[1])
-        name = html.unescape(re.sub(r"<[^>]+>", "", match[3])).strip().removesuffix("¶").strip()
+        name = html.unescape(re.sub(r"<small>.*?</small>|<[^>]+>", "", match[3])).strip().removesuffix("¶").strip()
         token: dict[str, Any] = {
             "level": level,
             "id": match[2],

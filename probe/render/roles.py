@@ -30,7 +30,7 @@ def value_role(value: Value, shapes: Sequence[Shape]) -> str:
         for sub in shape.sublayers:
             at_home = _is_host(value.host, sub.host)
             if value.name == sub.contribution and at_home:
-                return KINDS[sub.kind] if sub.kind != "moe" else "mlp"
+                return KINDS[sub.kind]
     if _in_block(value.host):
         for shape in shapes:
             for sub in shape.sublayers:

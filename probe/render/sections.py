@@ -22,7 +22,7 @@ Verdict = Literal["yes", "no", "n/a", "inconclusive"]
 TITLES = {"tiny": "tiny twin", "config": "built from config", "weights": "weights run", "missing": "no record"}
 
 
-def chips(experiments: Sequence[Experiment], total: int) -> list[c.Chip]:
+def chips(experiments: Sequence[Experiment], total: int, run: str) -> list[c.Chip]:
     """The quirks that hold."""
     return [
         c.Chip(
@@ -34,13 +34,15 @@ def chips(experiments: Sequence[Experiment], total: int) -> list[c.Chip]:
                 (words(k), figure(v) + (f" = {e.explained[k]}" if k in e.explained else ""))
                 for k, v in e.measured.items()
             ],
+            run,
         )
         for e in experiments
         if e.verdict == "yes"
     ]
 
 
-def hero(standing: Standing) -> c.Hero:
+def hero(standing: Standing, link: Link) -> c.Hero:
+    """The head of the page."""
     record = standing.record
     checkpoint = record.checkpoint
     values = [v for v in record.values if v.blocks != []]
@@ -54,16 +56,21 @@ def hero(standing: Standing) -> c.Hero:
         ),
         ("architecture", checkpoint.architecture),
     ]
-    state = standing.words() if standing.ran else f"built from its config; {standing.words()}"
     return c.Hero(
-        record.family,
-        record.about.title,
-        record.about.subtitle,
-        checkpoint.id,
-        state,
-        facts,
-        chips(record.experiments, len(record.blocks)),
+        family=record.family,
+        title=record.about.title,
+        subtitle=record.about.subtitle,
+        checkpoint=checkpoint.id,
+        standing=f"{KIND_WORDS[checkpoint.kind]}, {checkpoint.dtype}",
+        twin=standing.twin_id,
+        twin_url=_twin_url(standing, link),
+        facts=facts,
+        chips=chips(record.experiments, len(record.blocks), standing.words()),
     )
+
+
+def _twin_url(standing: Standing, link: Link) -> str | None:
+    return link(standing.twin_uri) if standing.twin_uri is not None else None
 
 
 def selector(family: Family, current: Stored, link: Link) -> c.Selector:
@@ -91,7 +98,9 @@ def vision(standing: Standing, drawn: Markup) -> c.VisionSection | None:
         ("masking", part.masking),
         ("final norm", part.final_norm),
     ]
-    return c.VisionSection(part.title, part.module, facts, drawn, chips(part.experiments, len(part.blocks)))
+    return c.VisionSection(
+        part.title, part.module, facts, drawn, chips(part.experiments, len(part.blocks), standing.words())
+    )
 
 
 def identities(standing: Standing) -> c.Identities:
@@ -132,8 +141,9 @@ def experiments(record: Record) -> c.Experiments:
     return c.Experiments(verdicts, ", ".join(f"{counts[v]} {v}" for v in order if counts[v]))
 
 
-def facts(record: Record) -> c.Facts:
-    return c.Facts([c.FactRow(f.label, figure(f.value), f.unit or "", f.statement) for f in record.facts])
+def facts(standing: Standing, link: Link) -> c.Facts:
+    found = [c.FactRow(f.label, figure(f.value), f.unit or "", f.statement) for f in standing.record.facts]
+    return c.Facts(found, standing.twin_id if standing.twin else None, _twin_url(standing, link))
 
 
 def config_cards(record: Record) -> c.ConfigCards:

@@ -17,10 +17,11 @@ KIND_WORDS = {
 
 @dataclass(frozen=True)
 class Standing:
-    """A record, and the record of the twin behind it where it was only built and the twin's record is here."""
+    """A record; and for one that was only built, the record and page of the twin behind it, where they are here."""
 
     record: Record
     twin: Record | None
+    twin_uri: str | None = None
 
     @property
     def ran(self) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from probe.render.text import prose
+
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "templates"
 LINE = re.compile(r"^\s*(\w+): (.+?)\s*$")
@@ -18,14 +20,16 @@ LINE = re.compile(r"^\s*(\w+): (.+?)\s*$")
 
 @cache
 def environment() -> Environment:
-    """The one Jinja environment: strict, escaping, and without any global of our own."""
-    return Environment(
+    """The one Jinja environment: strict and escaping, with one filter of our own, ``prose``."""
+    made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["prose"] = prose
+    return made
 
 
 def template_name(context: type) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup, escape
+
 
 def anchor(host: str, name: str) -> str:
     """The id of a value's row, e.g. ``v-layers-self_attn-attention_keys``."""
@@ -42,6 +44,14 @@ def some_blocks(blocks: Sequence[int] | None, total: int) -> str:
     if len(here) > 30 > len(others):
         return f"all but {others}"
     return ("block " if len(blocks) == 1 else "blocks ") + here
+
+
+def prose(text: str) -> Markup:
+    """A sentence as HTML, with what stands between backticks set as code."""
+    parts = [
+        Markup("<code>{}</code>").format(part) if k % 2 else escape(part) for k, part in enumerate(text.split("`"))
+    ]
+    return Markup("").join(parts) if len(parts) % 2 else Markup(escape(text))
 
 
 def ordinal(n: int) -> str:

@@ -16,6 +16,9 @@ function attach() {
   }
 }
 
+// The theme gives its search dialog no name.
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
+
 if (window.document$) window.document$.subscribe(attach)
 else attach()
 

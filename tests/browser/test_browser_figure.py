@@ -13,7 +13,7 @@ MIXTURE = "/gemma4_text/google--gemma-4-26B-A4B/"
 SCOUT = "/llama4_text/"
 MAVERICK = "/llama4_text/meta-llama--Llama-4-Maverick-17B-128E-Instruct-FP8/"
 PARTS = ".shape.is-current svg.{} a.part"
-TITLE = "[data-name={}] .pane-card:not([hidden]) h4"
+TITLE = "[data-name={}] .pane-card:not([hidden]) h3"
 
 
 def part(page: Page, name: str, figure: str = "text") -> object:
@@ -187,7 +187,7 @@ def test_hover_to_card_takes_less_than_50_ms(open_page: Open) -> None:
     took = page.evaluate(
         """async () => {
           const links = [...document.querySelectorAll("[data-name=text] .shape.is-current svg.wide a.part")]
-          const title = () => document.querySelector("[data-name=text] .pane-card h4")?.textContent
+          const title = () => document.querySelector("[data-name=text] .pane-card h3")?.textContent
           const took = []
           for (const link of links) {
             const start = performance.now()

@@ -76,7 +76,7 @@ def test_instant_navigation_keeps_the_figure_alive(open_page: Open) -> None:
     assert page.evaluate("window.stayed") is True, "the page was reloaded"
     page.wait_for_selector("[data-name=text] a.part[aria-pressed]")
     page.locator("[data-name=text] svg.wide a.part[aria-label^='router_logits,']").first.click()
-    expect(page.locator("[data-name=text] .pane-card h4")).to_have_text("router_logits")
+    expect(page.locator("[data-name=text] .pane-card h3")).to_have_text("router_logits")
     assert page.evaluate("window.stayed") is True
     page.go_back()
     expect(page.locator(".hero .standing")).to_contain_text("gemma-4-E2B-it")

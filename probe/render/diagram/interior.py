@@ -142,14 +142,16 @@ def _panels(canvas: Canvas, lane: Lane, room: Room) -> Filled:
         height = 28 + rows * (CHIP + GAP)
         role = "mlp" if title == "shared expert" else "mixture"
         canvas.panel(role, title, x, y, width, height)
-        top = y + 26
+        top = end = y + 26
         for k, label in enumerate(labels):
             cx = x + 8 + (18 if room.narrow else label.width / 2)
             canvas.place(label, x + 8, top)
             if k and label.state != "absent":
                 canvas.line([(cx if room.narrow else x + 30, top - GAP), (cx if room.narrow else x + 30, top)], role)
             top += CHIP + GAP
-        ends.append((x + 30, top - GAP))
+            if label.state != "absent":
+                end = top - GAP
+        ends.append((x + 30, end))
         edges.append((x, x + width))
         if room.narrow:
             y += height + GAP

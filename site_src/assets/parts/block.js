@@ -115,7 +115,7 @@ class BlockFigure {
       list.append(row)
     }
     this.root.querySelector("[data-block-card]").replaceChildren(
-      element("p", `block ${this.index}`, "host"), element("h4", this.shape.dataset.label), list)
+      element("p", `block ${this.index}`, "host"), element("h3", this.shape.dataset.label), list)
   }
 
   show(id) {
@@ -123,7 +123,8 @@ class BlockFigure {
     if (!source) return
     this.shown = id
     this.card.replaceChildren(...(source.matches("tr") ? this.valueCard(source) : this.partCard(source)))
-    this.card.className = `pane-card ${[...source.classList].find(name => name.startsWith("r-")) ?? ""}`
+    const role = [...(this.drawn(id) ?? source).classList].find(name => name.startsWith("r-"))
+    this.card.className = `pane-card ${role ?? ""}`
     this.card.hidden = false
     this.hint.hidden = true
     this.pane.classList.add("has-card")
@@ -133,7 +134,7 @@ class BlockFigure {
   valueCard(row) {
     const name = row.querySelector("th code").textContent
     const host = row.closest("table").previousElementSibling.querySelector("code").textContent
-    const title = element("h4", name)
+    const title = element("h3", name)
     const layout = row.querySelector(".layout").cloneNode(true).childNodes
     const facts = row.querySelector(".card-facts").cloneNode(true)
     const sizes = JSON.parse(this.shape.dataset.sizes)
@@ -144,15 +145,19 @@ class BlockFigure {
     const out = [element("p", host.replace("[i]", `[${this.index}]`), "host"), title, element("p", "", "layout"),
       element("p", row.querySelector(".description").textContent, "description")]
     out[2].append(...layout)
-    const drawn = [...this.shape.querySelectorAll("a.part")].find(link => target(link) === row.id)
+    const drawn = this.drawn(row.id)
     const missing = host.includes("layers[i]") && (!drawn || drawn.classList.contains("is-absent"))
     if (missing) out[0].append(element("span", `not on block ${this.index}`, "missing"))
     out.push(facts, this.foot(row.id))
     return out
   }
 
+  drawn(id) {
+    return [...this.shape.querySelectorAll("a.part")].find(link => target(link) === id)
+  }
+
   partCard(source) {
-    return [element("p", source.querySelector(".what").textContent, "host"), source.querySelector("h4").cloneNode(true),
+    return [element("p", source.querySelector(".what").textContent, "host"), source.querySelector("h3").cloneNode(true),
       source.querySelector(".card-facts").cloneNode(true), this.foot(null)]
   }
 
