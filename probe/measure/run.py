@@ -119,11 +119,22 @@ def prepare(model: StandardizedTransformer, prompt: str | None = None) -> tuple[
     loaded = model.loaded
     if loaded.processor is None:
         text = prompt or PROMPT
-        return text, dict(loaded.tokenizer(text, return_tensors="pt").to(model.device))
+        return text, _placed(model, loaded.tokenizer(text, return_tensors="pt"))
     from ..checkpoints.images import test_image
 
     text = prompt or IMAGE_PROMPT.format(image=image_marker(loaded))
-    return text, dict(loaded.processor(text=text, images=[test_image()], return_tensors="pt").to(model.device))
+    return text, _placed(model, loaded.processor(text=text, images=[test_image()], return_tensors="pt"))
+
+
+def _placed(model: StandardizedTransformer, encoding: Any) -> Inputs:
+    """An encoding on the model's device, with pixels in the weights' dtype: not every wrapper casts them."""
+    dtype = next(p.dtype for p in model._module.parameters() if p.is_floating_point())
+    return {
+        name: tensor.to(model.device, dtype if tensor.is_floating_point() else None)
+        if isinstance(tensor, torch.Tensor)
+        else tensor
+        for name, tensor in dict(encoding).items()
+    }
 
 
 def image_marker(loaded: Any) -> str:

@@ -92,8 +92,8 @@ class StandardValue(eproperty):
             attn = host._module.config._attn_implementation
             if attn != "eager" and missing != self.location.steps[1]:
                 return (
-                    f"{self.name} needs attn_implementation='eager': {attn} attention runs as one fused kernel, "
-                    f"which has no {missing}."
+                    f"{self.name} needs attn_implementation='eager': under {attn!r} the attention is one fused kernel "
+                    f"that never forms it ({missing} is no operation of its source)."
                 )
         where = f"{type(host._module).__name__} has no {missing}"
         return f"{self.absent}: {where}." if self.absent else f"{self.name} is not available here: {where}."
