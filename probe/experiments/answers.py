@@ -1,4 +1,6 @@
-"""Small parts that most experiments end with: one answer from many blocks, config entries that explain, numbers in words."""
+"""Small parts that most experiments end with: one answer from many blocks, config entries that explain, numbers in
+words.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from ..measure.rounding import one_digit
 from ..measure.run import Run
 from .base import Measured, Verdict
 
-NO_INTERFACE = "The attention does not call transformers' shared attention interface, so its queries and keys could not be tapped."
+NO_INTERFACE = (
+    "The attention does not call transformers' shared attention interface, so its queries and keys could not be tapped."
+)
 
 
 def per_block(
@@ -35,7 +39,11 @@ def per_block(
     if holds:
         return Verdict("yes", holds, numbers, explained or {})
     if all(answer is None for answer in found):
-        return Verdict("inconclusive", measured=numbers, why=unknown) if unknown else Verdict("n/a", measured=numbers, why=absent or None)
+        return (
+            Verdict("inconclusive", measured=numbers, why=unknown)
+            if unknown
+            else Verdict("n/a", measured=numbers, why=absent or None)
+        )
     return Verdict("no", [], numbers, explained or {})
 
 
@@ -73,17 +81,23 @@ def equal(measured: Any, named: Any) -> bool:
     if named is None or measured is None or isinstance(named, (bool, str)) or isinstance(measured, (bool, str)):
         return named is not None and measured == named and type(measured) is type(named)
     if isinstance(measured, (int, float)) and isinstance(named, (int, float)):
-        return math.isclose(measured, named, rel_tol=0 if isinstance(measured, int) and isinstance(named, int) else 1e-3)
+        return math.isclose(
+            measured, named, rel_tol=0 if isinstance(measured, int) and isinstance(named, int) else 1e-3
+        )
     return bool(measured == named)
 
 
 def tolerance(run: Run) -> float:
-    """Relative difference below which two numbers of this run count as equal: that of an identity, with room for a few more steps."""
+    """Relative difference below which two numbers of this run count as equal: that of an identity, with room for a
+    few more steps.
+    """
     return 10 * RELATIVE.get(run.dtype, 2e-5)
 
 
 def small(run: Run, number: float) -> float:
-    """A difference as a record holds it: one digit, and 0 below the tolerance, where machines do not agree on digits."""
+    """A difference as a record holds it: one digit, and 0 below the tolerance, where machines do not agree on
+    digits.
+    """
     return 0.0 if number < tolerance(run) else one_digit(number)
 
 

@@ -1,4 +1,6 @@
-"""What an attention does with its queries, keys and values: scores, softmax, heads, and the way to its output projection."""
+"""What an attention does with its queries, keys and values: scores, softmax, heads, and the way to its output
+projection.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ import torch
 
 from ..measure.checks import HIDDEN, fitted_scale
 from ..measure.rounding import digits
-from ..measure.run import Run, same
-from .answers import NO_INTERFACE, explain, per_block, phrase, small, spread, tolerance
+from ..measure.run import Run
+from .answers import explain, per_block, phrase, small, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import SCALE, moved, once, projections
+from .extra import once
 
 
 @dataclass
@@ -39,7 +41,14 @@ def seen(run: Run) -> list[Seen | None]:
 
 
 def _seen(run: Run, index: int) -> Seen | None:
-    names = ("attention_queries", "attention_keys", "attention_values", "attention_scores", "attention_probabilities", "attention_head_outputs")
+    names = (
+        "attention_queries",
+        "attention_keys",
+        "attention_values",
+        "attention_scores",
+        "attention_probabilities",
+        "attention_head_outputs",
+    )
     found = [run.text.get(index, "self_attn", name) for name in names]
     if any(value is None for value in found):
         return None
@@ -47,7 +56,15 @@ def _seen(run: Run, index: int) -> Seen | None:
     keys, values = (tensor.repeat_interleave(queries.shape[1] // tensor.shape[1], dim=1) for tensor in (keys, values))
     premix = run.text.get(index, "self_attn", "attention_premix")
     size = queries.shape[2]
-    return Seen(queries @ keys.transpose(-1, -2), scores[..., :size], pattern[..., :size], values, outputs, premix, queries.shape[-1])
+    return Seen(
+        queries @ keys.transpose(-1, -2),
+        scores[..., :size],
+        pattern[..., :size],
+        values,
+        outputs,
+        premix,
+        queries.shape[-1],
+    )
 
 
 NO_SCORES = "The scores and the pattern of this attention were not read."
@@ -58,7 +75,9 @@ def _scales(run: Run) -> list[float | None]:
 
 
 def unscaled_scores(run: Run) -> Verdict:
-    """Fits the factor between q·k and the scores: one where they are not scaled, 1/√head_dim or another number where they are."""
+    """Fits the factor between q·k and the scores: one where they are not scaled, 1/√head_dim or another number
+    where they are.
+    """
     scales = _scales(run)
     known = [scale for scale in scales if scale is not None]
     found = [None if scale is None else abs(scale - 1) < tolerance(run) for scale in scales]
@@ -89,9 +108,10 @@ def softcapped_scores(run: Run) -> Verdict:
 
 
 def fit_cap(plain: torch.Tensor, capped: torch.Tensor) -> tuple[float, float]:
-    """The cap c, and the relative error that is left, of ``capped = c * tanh(s * plain / c)``; infinite where no cap fits.
+    """The cap c of ``capped = c * tanh(s * plain / c)``, and the largest error that is left, relative to ``capped``.
 
-    For a cap tried, ``atanh(capped / c) * c`` must be a multiple of ``plain``; the best cap is searched on a grid that narrows.
+    For a cap tried, ``atanh(capped / c) * c`` must be a multiple of ``plain``; the best one is searched on a grid that
+    narrows.
     """
     plain, capped = plain.double().flatten(), capped.double().flatten()
     largest = float(capped.abs().max())
@@ -104,7 +124,9 @@ def fit_cap(plain: torch.Tensor, capped: torch.Tensor) -> tuple[float, float]:
 
     best = high
     for _ in range(8):
-        grid = torch.logspace(torch.log10(torch.tensor(low)), torch.log10(torch.tensor(high)), 40, dtype=torch.float64).tolist()
+        grid = torch.logspace(
+            torch.log10(torch.tensor(low)), torch.log10(torch.tensor(high)), 40, dtype=torch.float64
+        ).tolist()
         errors = [error(cap) for cap in grid]
         at = min(range(len(grid)), key=errors.__getitem__)
         best, low, high = grid[at], grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)]
@@ -122,95 +144,55 @@ def alibi(run: Run) -> Verdict:
             continue
         size = block.scores.shape[-1]
         distance = (torch.arange(size)[:, None] - torch.arange(size)[None]).to(block.scores).expand_as(block.scores)
-        heads = [_two(block.products[:, h], distance[:, h], block.scores[:, h], block.visible[:, h]) for h in range(block.scores.shape[1])]
+        heads = [
+            _two(block.products[:, h], distance[:, h], block.scores[:, h], block.visible[:, h])
+            for h in range(block.scores.shape[1])
+        ]
         scale = float(block.scores[block.visible].abs().max())
         left = max(left, max(rest for _, _, rest in heads) / scale)
         bent = max(abs(slope) for _, slope, _ in heads) * size > tolerance(run) * scale
         found.append(bent and max(rest for _, _, rest in heads) < tolerance(run) * scale)
         if found[-1]:
             slopes += [slope for _, slope, _ in heads]
-    measured: Measured = {"slopes": [digits(slope, 3) for slope in spread(slopes)]} if slopes else {"left": small(run, left)}
+    measured: Measured = (
+        {"slopes": [digits(slope, 3) for slope in spread(slopes)]} if slopes else {"left": small(run, left)}
+    )
     return per_block(found, measured, unknown=NO_SCORES)
 
 
-def _two(products: torch.Tensor, distance: torch.Tensor, scores: torch.Tensor, visible: torch.Tensor) -> tuple[float, float, float]:
+def _two(
+    products: torch.Tensor, distance: torch.Tensor, scores: torch.Tensor, visible: torch.Tensor
+) -> tuple[float, float, float]:
     """Least squares of scores on products and distance: both coefficients and the largest difference left."""
     columns = torch.stack([products[visible], distance[visible]], dim=1).double()
     solution = torch.linalg.lstsq(columns, scores[visible].double()).solution
     return float(solution[0]), float(solution[1]), float((columns @ solution - scores[visible]).abs().max())
 
 
-def attention_sink(run: Run) -> Verdict:
-    """Sums each row of the pattern: less than one where something beside the keys takes a share of the softmax."""
-    sums = [None if block is None else block.pattern.sum(-1) for block in seen(run)]
-    found = [None if total is None else float(total.min()) < 1 - tolerance(run) for total in sums]
-    known = [float(total.min()) for total in sums if total is not None]
-    return per_block(found, {"least_row_sum": digits(min(known))} if known else {}, unknown=NO_SCORES)
-
-
-def sink_scaled_heads(run: Run) -> Verdict:
-    """Head outputs against pattern · values: a factor a head and query, while the rows sum to one, makes the answer yes."""
-    found: list[bool | None] = []
-    ratios: list[float] = []
-    for block in seen(run):
-        if block is None or block.values.shape[2] != block.pattern.shape[3]:
-            found.append(None)
-            continue
-        mixed = (block.pattern @ block.values).transpose(1, 2)
-        ratio = (block.outputs * mixed).sum(-1) / mixed.square().sum(-1).clamp_min(1e-30)
-        fits = same(ratio[..., None] * mixed, block.outputs, tolerance(run))
-        ratios += spread(ratio.flatten().tolist())
-        found.append(fits and float((ratio - 1).abs().max()) > tolerance(run) and float(block.pattern.sum(-1).min()) > 1 - tolerance(run))
-    return per_block(found, {"factors": [digits(ratio) for ratio in spread(ratios)]} if ratios else {}, unknown=NO_SCORES)
-
-
-def output_gate(run: Run) -> Verdict:
-    """The output projection's input against the heads' outputs, and against four times as large ones: a gate follows, a norm does not."""
-    inner = inside_attention(run)
-    changed = [None if block is None or block.premix is None else not same(block.premix, block.outputs, tolerance(run)) for block in seen(run)]
-    found = [None if change is None else change and inner[index] is not True for index, change in enumerate(changed)]
-    return per_block(found, unknown=NO_SCORES)
-
-
-@once
-def inside_attention(run: Run) -> list[bool | None]:
-    """For each block whether the output projection's result stays when the heads' outputs are multiplied by four."""
-    given = projections(run)
-    found: list[bool | None] = []
-    for index, tapped in enumerate(given.taps):
-        if tapped.heads is None:
-            found.append(None)
-            continue
-        outputs = [out for (block, _), out in given.outputs.items() if block == index]
-        follows = [float((out[given.heads] - SCALE * out[0]).abs().max() / out[0].abs().max()) < tolerance(run) for out in outputs]
-        stays = [moved(out, given.heads) for out in outputs]
-        found.append(not any(follows) and max(stays, default=0.0) < max(1e-3, tolerance(run)))
-    return found
-
-
-def sub_norms(run: Run) -> Verdict:
-    """Multiplies the heads' outputs, and the MLP's up projection, by four: a norm before the output projection keeps its result as it was."""
-    given = projections(run)
-    attention = inside_attention(run)
-    mlp = [None if index not in given.down else moved(given.down[index], given.up) < max(1e-3, tolerance(run)) for index in range(len(run.text))]
-    found = [None if a is None and m is None else bool(a or m) for a, m in zip(attention, mlp, strict=True)]
-    places = [name for name, answers in (("attention", attention), ("MLP", mlp)) if any(answers)]
-    return per_block(found, {"in": places} if places else {}, unknown=NO_INTERFACE)
-
-
 QUIRKS = (
-    Quirk("unscaled-scores", "Unscaled scores", "text", unscaled_scores, lambda m, b, n: (
-        f"On {some(b or [], n)} the scores are q·k as they are, without a factor such as 1/√head_dim.")),
-    Quirk("softcapped-scores", "Softcapped scores", "text", softcapped_scores, lambda m, b, n: (
-        f"On {some(b or [], n)} a tanh caps the scores before the mask{phrase(m, 'cap', ', at ±{:g}')}.")),
-    Quirk("alibi", "ALiBi", "text", alibi, lambda m, b, n: (
-        f"On {some(b or [], n)} each head's scores fall with distance along a straight line that is added to s·q·k.")),
-    Quirk("attention-sink", "Attention sink", "text", attention_sink, lambda m, b, n: (
-        f"On {some(b or [], n)} a learned logit joins the softmax, so that a row of the pattern sums to less than one.")),
-    Quirk("sink-scaled-heads", "Heads scaled by a sink", "text", sink_scaled_heads, lambda m, b, n: (
-        f"On {some(b or [], n)} a factor a head and query multiplies the heads' outputs while the rows of the pattern still sum to one.")),
-    Quirk("output-gate", "Gated heads", "text", output_gate, lambda m, b, n: (
-        f"On {some(b or [], n)} a gate multiplies the heads' outputs before the output projection.")),
-    Quirk("sub-norms", "Norms inside sublayers", "text", sub_norms, lambda m, b, n: (
-        f"On {some(b or [], n)} a norm stands inside the {' and the '.join(m.get('in') or ['sublayer'])}, before the output projection.")),
+    Quirk(
+        "unscaled-scores",
+        "Unscaled scores",
+        "text",
+        unscaled_scores,
+        lambda m, b, n: f"On {some(b or [], n)} the scores are q·k as they are, without a factor such as 1/√head_dim.",
+    ),
+    Quirk(
+        "softcapped-scores",
+        "Softcapped scores",
+        "text",
+        softcapped_scores,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} a tanh caps the scores before the mask{phrase(m, 'cap', ', at ±{:g}')}."
+        ),
+    ),
+    Quirk(
+        "alibi",
+        "ALiBi",
+        "text",
+        alibi,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} each head's scores fall with distance along a straight line that is added to s·q·k."
+        ),
+    ),
 )

@@ -9,7 +9,8 @@ import torch
 from ..measure.run import Run
 from ..schema import Fact
 from .base import some
-from .extra import AFFORDABLE, LENGTH, decoder, masks, token_ids
+from .extra import LENGTH, decoder, token_ids
+from .forwards import AFFORDABLE, masks
 
 FEW = 4
 """Positions of the short prompt: fewer than any window."""
@@ -37,8 +38,10 @@ def cache_facts(run: Run) -> list[Fact]:
     total = sum(size for size, _ in few) // FEW
     empty = [index for index, (size, _) in enumerate(few) if size == 0]
     dtype = str(run.dtype).removeprefix("torch.")
-    storing = "every block stores its keys and values" if not empty else f"{some(empty, len(few))} store nothing" + (
-        ", since they borrow" if len(empty) > 1 else ""
+    storing = (
+        "every block stores its keys and values"
+        if not empty
+        else f"{some(empty, len(few))} store nothing" + (", since they borrow" if len(empty) > 1 else "")
     )
     facts = [
         Fact(
@@ -64,7 +67,8 @@ def cache_facts(run: Run) -> list[Fact]:
                 value=growth,
                 unit="bytes",
                 statement=(
-                    f"Once {some(full, len(few))} hold {' or '.join(map(str, kept))} positions, their part of the cache stops growing: "
+                    f"Once {some(full, len(few))} hold {' or '.join(map(str, kept))} positions, their part of the "
+                    "cache stops growing: "
                     f"a further token adds {growth:,} bytes."
                 ),
             )

@@ -32,7 +32,9 @@ def parameters(run: Run) -> Fact:
 
 
 def kernels(run: Run) -> list[Fact]:
-    """Largest difference of a logit between eager attention and sdpa: on the prompt, and on two prompts padded on the left."""
+    """Largest difference of a logit between eager attention and sdpa: on the prompt, and on two prompts padded on
+    the left.
+    """
     dtype = str(run.dtype).removeprefix("torch.")
     plain = one_digit(_apart(run, run.inputs)[0])
     ids = token_ids(run, LENGTH // 2, 2)
@@ -45,30 +47,37 @@ def kernels(run: Run) -> list[Fact]:
             name="eager_sdpa",
             label="Eager against sdpa",
             value=plain,
-            statement=f"On the prompt, eager attention and sdpa give logits that differ by at most {plain:g} ({dtype}).",
+            statement=f"On the prompt, logits under eager attention and sdpa differ by at most {plain:g} ({dtype}).",
         ),
         Fact(
             name="eager_sdpa_padded",
             label="Eager against sdpa, padded batch",
             value=real,
-            statement=f"In a batch of two prompts, the shorter padded on the left, logits at real tokens differ by at most {real:g} ({dtype}).",
+            statement=(
+                "In a batch of two prompts, the shorter padded on the left, "
+                f"logits at real tokens differ by at most {real:g} ({dtype})."
+            ),
         ),
         Fact(
             name="eager_sdpa_padding",
             label="Eager against sdpa, at padding",
             value=padding,
             statement=(
-                f"In the same batch the logits at the padded positions themselves, {PADDING} at the start of the shorter prompt, "
-                f"differ by at most {padding:g}: such a query has no key to see, and what it then gives is up to the kernel."
+                f"In the same batch the logits at the padded positions themselves, {PADDING} at the start of the "
+                "shorter prompt, "
+                f"differ by at most {padding:g}: such a query has no key to see, and what it then gives is up to "
+                "the kernel."
                 if padding > 100 * max(real, 1e-6)
-                else f"At the {PADDING} padded positions themselves, at the start of the shorter prompt, they differ by at most {padding:g}."
+                else f"At the {PADDING} padded positions, at its start, they differ by at most {padding:g}."
             ),
         ),
     ]
 
 
 def _apart(run: Run, inputs: dict[str, Any]) -> tuple[float, float]:
-    """Largest difference of the logits under eager and sdpa, where the mask is one and where it is zero (0 where it nowhere is)."""
+    """Largest difference of the logits under eager and sdpa, where the mask is one and where it is zero (0 where it
+    nowhere is).
+    """
     logits = []
     for attn in ("eager", "sdpa"):
         with implementation(run.model._module, attn), torch.no_grad():
@@ -87,7 +96,14 @@ def score_scales(run: Run) -> list[Fact]:
     every = set().union(*scales.values())
     if len(every) == 1:
         value = every.pop()
-        return [Fact(name="score_scale", label="Scale of the scores", value=value, statement=f"Scores are {_factor(run, value)} on every block.")]
+        return [
+            Fact(
+                name="score_scale",
+                label="Scale of the scores",
+                value=value,
+                statement=f"Scores are {_factor(run, value)} on every block.",
+            )
+        ]
     return [
         Fact(
             name=f"score_scale_{kind}",
@@ -115,18 +131,29 @@ def hidden_states(run: Run) -> list[Fact]:
         states = run.model._module(**run.inputs, use_cache=False, output_hidden_states=True).hidden_states
     blocks = len(run.text)
     outputs = [run.text.get(index, "", "layer_output") for index in range(blocks)]
-    equal = [k for k in range(1, len(states)) if (out := outputs[k - 1] if k <= blocks else None) is not None and _equal(run, states[k], out)]
+    equal = [
+        k
+        for k in range(1, len(states))
+        if (out := outputs[k - 1] if k <= blocks else None) is not None and _equal(run, states[k], out)
+    ]
     entering = run.text.get(0, "", "layer_input")
     first = entering is not None and _equal(run, states[0], entering)
     normed = run.root("final_norm_output")
     last = normed is not None and _equal(run, states[-1], normed) and len(states) - 1 not in equal
-    tail = "the last one is the final norm's output, and the last block's is not among them" if last else "the last one is the last block's output, before the final norm"
+    tail = (
+        "the last one is the final norm's output, and the last block's is not among them"
+        if last
+        else "the last one is the last block's output, before the final norm"
+    )
     return [
         Fact(
             name="hidden_states",
             label="Hidden states returned",
             value=len(states),
-            statement=f"`output_hidden_states=True` returns {len(states)} tensors for {blocks} blocks; the first {'is' if first else 'is not'} what enters block 0.",
+            statement=(
+                f"`output_hidden_states=True` returns {len(states)} tensors for {blocks} blocks; "
+                f"the first {'is' if first else 'is not'} what enters block 0."
+            ),
         ),
         Fact(
             name="hidden_states_of_blocks",

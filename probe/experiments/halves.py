@@ -19,7 +19,7 @@ from .tap import removed
 def fp32_residual(run: Run) -> Verdict:
     """The dtype of what leaves each block, in a bfloat16 load: float32 makes the answer yes.
 
-    A model in float32 is called with its weights cast, which changes none of them; one already in half precision was read.
+    A model in float32 is called with its weights cast, which changes none of them; one in half precision was read.
     """
     dtypes = _read(run) if run.dtype is not torch.float32 else _cast(run)
     load = "bfloat16" if run.dtype is torch.float32 else str(run.dtype).removeprefix("torch.")
@@ -76,6 +76,11 @@ def _plain_experts(model: Any) -> Iterator[None]:
 
 
 QUIRKS = (
-    Quirk("fp32-residual", "Float32 stream", "text", fp32_residual, lambda m, b, n: (
-        f"In a half-precision load the stream leaving {some(b or [], n)} stays float32.")),
+    Quirk(
+        "fp32-residual",
+        "Float32 stream",
+        "text",
+        fp32_residual,
+        lambda m, b, n: f"In a half-precision load the stream leaving {some(b or [], n)} stays float32.",
+    ),
 )

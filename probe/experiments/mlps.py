@@ -59,38 +59,79 @@ def learned_activation(run: Run) -> Verdict:
             continue
         other = {name: parameter + 1 for name, parameter in module.named_parameters()}
         with torch.no_grad():
-            found.append(bool(other) and not torch.allclose(module(grid), torch.func.functional_call(module, other, (grid,))))
+            found.append(
+                bool(other) and not torch.allclose(module(grid), torch.func.functional_call(module, other, (grid,)))
+            )
     return per_block(found, absent="The MLPs keep no activation module of their own.")
 
 
 def quantized_linears(run: Run) -> Verdict:
-    """Compares a projection of a sum with the sum of projections: a layer that rounds its input or weight on the way is not linear."""
+    """Compares a projection of a sum of inputs, and with a sum of weights, with the sum of projections: rounding on
+    the way breaks one of them.
+    """
     found: list[bool | None] = []
     largest = 0.0
     for envoy in run.text.envoys:
-        paths = [f"{host}.{name}_proj" for host in ("self_attn", "mlp") for name in ("q", "k", "v", "o", "gate", "up", "down")]
+        paths = [
+            f"{host}.{name}_proj"
+            for host in ("self_attn", "mlp")
+            for name in ("q", "k", "v", "o", "gate", "up", "down")
+        ]
         modules = [host._module for host in (part(envoy, path) for path in paths) if host is not None]
-        errors = [_additive(module, run) for module in modules if hasattr(module, "in_features")]
+        errors = [
+            _not_additive(module, run)
+            for module in modules
+            if isinstance(getattr(module, "weight", None), torch.Tensor)
+        ]
         found.append(max(errors) > 10 * tolerance(run) if errors else None)
         largest = max([largest, *errors])
     return per_block(found, {"largest_error": small(run, largest)}, absent="The blocks have no linear projections.")
 
 
-def _additive(module: torch.nn.Module, run: Run) -> float:
-    """Largest difference between f(x + y) - f(y) and f(x) - f(0), relative to f(x)."""
-    width = int(module.in_features)  # type: ignore[arg-type]
-    one, two = noise_like(torch.empty(2, 4, width)).to(run.dtype).to(run.model.device)
+def _not_additive(module: torch.nn.Module, run: Run) -> float:
+    """Largest relative difference between f(x + y) - f(y) and f(x) - f(0), in the input and in the weight."""
+    weight = module.weight
+    one, two = noise_like(torch.empty(2, 4, weight.shape[-1])).to(run.dtype).to(weight.device)
+    other = (noise_like(weight) * weight.float().std()).to(weight.dtype)
+
+    def call(inputs: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(module, {"weight": matrix}, (inputs,)).float()
+
     with torch.no_grad():
-        left = module(one + two).float() - module(two).float()
-        right = module(one).float() - module(torch.zeros_like(one)).float()
-    return float((left - right).abs().max() / right.abs().max())
+        in_input = (
+            call(one + two, weight) - call(two, weight),
+            call(one, weight) - call(torch.zeros_like(one), weight),
+        )
+        in_weight = (
+            call(one, weight + other) - call(one, weight),
+            call(one, other) - call(one, torch.zeros_like(weight)),
+        )
+    return max(float((left - right).abs().max() / right.abs().max()) for left, right in (in_input, in_weight))
 
 
 QUIRKS = (
-    Quirk("squared-relu", "Squared ReLU", "text", squared_relu, lambda m, b, n: f"The MLP's activation on {some(b or [], n)} is relu(x)².")
-    ,
-    Quirk("learned-activation", "Learned activation", "text", learned_activation, lambda m, b, n: (
-        f"The MLP's activation on {some(b or [], n)} has parameters of its own.")),
-    Quirk("quantized-linears", "Quantised projections", "text", quantized_linears, lambda m, b, n: (
-        f"On {some(b or [], n)} a projection rounds its input or its weight in the forward, so that it is not linear.")),
+    Quirk(
+        "squared-relu",
+        "Squared ReLU",
+        "text",
+        squared_relu,
+        lambda m, b, n: f"The MLP's activation on {some(b or [], n)} is relu(x)².",
+    ),
+    Quirk(
+        "learned-activation",
+        "Learned activation",
+        "text",
+        learned_activation,
+        lambda m, b, n: f"The MLP's activation on {some(b or [], n)} has parameters of its own.",
+    ),
+    Quirk(
+        "quantized-linears",
+        "Quantised projections",
+        "text",
+        quantized_linears,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} a projection rounds its input or its weight in the forward, so that it is not "
+            "linear."
+        ),
+    ),
 )

@@ -27,7 +27,9 @@ def _stream(run: Run, index: int) -> torch.Tensor | None:
 
 
 def layernorm(run: Run) -> Verdict:
-    """Adds one number to every element of what a norm takes: its output stays where the norm subtracts the mean, and moves where it does not."""
+    """Adds one number to every element of what a norm takes: its output stays where the norm subtracts the mean,
+    and moves where it does not.
+    """
     found: list[bool | None] = []
     changes = []
     for index in range(len(run.text)):
@@ -39,7 +41,13 @@ def layernorm(run: Run) -> Verdict:
             each = [_change(norm(stream), norm(stream + stream.std())) for norm in norms]
         changes += each
         found.append(any(change < tolerance(run) for change in each))
-    measured: Measured = {"largest_change": small(run, min(changes))} if any(found) else {"least_change": digits(min(changes), 2)} if changes else {}
+    measured: Measured = (
+        {"largest_change": small(run, min(changes))}
+        if any(found)
+        else {"least_change": digits(min(changes), 2)}
+        if changes
+        else {}
+    )
     return per_block(found, measured, absent="The blocks have no norms.")
 
 
@@ -48,7 +56,9 @@ def _change(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def gain_norm(run: Run) -> Verdict:
-    """Calls the norms with zero for their weight, without touching it: unit gain where the gain is one plus the weight, zero otherwise."""
+    """Calls the norms with zero for their weight, without touching it: unit gain where the gain is one plus the
+    weight, zero otherwise.
+    """
     found: list[bool | None] = []
     sizes = []
     for index in range(len(run.text)):
@@ -60,7 +70,9 @@ def gain_norm(run: Run) -> Verdict:
         each = [_at_zero_weight(norm, stream) for norm in norms]
         sizes += each
         found.append(all(abs(size - 1) < 0.01 for size in each))
-    measured: Measured = {"root_mean_square_at_zero_weight": digits(max(sizes), 3) if max(sizes) > 1e-6 else 0.0} if sizes else {}
+    measured: Measured = (
+        {"root_mean_square_at_zero_weight": digits(max(sizes), 3) if max(sizes) > 1e-6 else 0.0} if sizes else {}
+    )
     return per_block(found, measured, absent="The blocks' norms have no weight.")
 
 
@@ -73,8 +85,20 @@ def _at_zero_weight(norm: torch.nn.Module, stream: torch.Tensor) -> float:
 
 
 QUIRKS = (
-    Quirk("layernorm", "LayerNorm", "text", layernorm, lambda m, b, n: (
-        f"The norms of {some(b or [], n)} subtract the mean, so that a constant added to the stream is lost.")),
-    Quirk("gain-norm", "Norm gain is 1 + weight", "text", gain_norm, lambda m, b, n: (
-        f"The norms of {some(b or [], n)} multiply by 1 + weight: a weight of zero is a gain of one.")),
+    Quirk(
+        "layernorm",
+        "LayerNorm",
+        "text",
+        layernorm,
+        lambda m, b, n: (
+            f"The norms of {some(b or [], n)} subtract the mean, so that a constant added to the stream is lost."
+        ),
+    ),
+    Quirk(
+        "gain-norm",
+        "Norm gain is 1 + weight",
+        "text",
+        gain_norm,
+        lambda m, b, n: f"The norms of {some(b or [], n)} multiply by 1 + weight: a weight of zero is a gain of one.",
+    ),
 )

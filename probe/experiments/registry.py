@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from . import attention, halves, mlps, norms, projections, readout, rotary, routing, sizes, support, vision, wiring
+from . import (
+    attention,
+    halves,
+    heads,
+    mlps,
+    norms,
+    projections,
+    readout,
+    rotary,
+    routing,
+    sizes,
+    sources,
+    support,
+    vision,
+    wiring,
+)
 from .base import Quirk
 
 QUIRKS: tuple[Quirk, ...] = (
@@ -10,7 +25,9 @@ QUIRKS: tuple[Quirk, ...] = (
     *sizes.QUIRKS,
     *norms.QUIRKS,
     *projections.QUIRKS,
+    *sources.QUIRKS,
     *attention.QUIRKS,
+    *heads.QUIRKS,
     *support.QUIRKS,
     *rotary.QUIRKS,
     *routing.QUIRKS,

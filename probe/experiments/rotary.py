@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ..measure.checks import text_positions
@@ -9,12 +11,12 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_INTERFACE, entry, equal, explain, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import positions
+from .forwards import positions
 from .turning import Rotary, rotaries
 
 
-def _each(run: Run, holds: object) -> list[bool | None]:
-    return [None if rotary is None else bool(holds(rotary)) for rotary in rotaries(run)]  # type: ignore[operator]
+def _each(run: Run, holds: Callable[[Rotary], bool]) -> list[bool | None]:
+    return [None if rotary is None else holds(rotary) for rotary in rotaries(run)]
 
 
 def _type(run: Run, block: int) -> str:
@@ -27,8 +29,10 @@ def _rope(run: Run, block: int, name: str) -> list[str]:
 
 
 def nope_blocks(run: Run) -> Verdict:
-    """Shifts the positions of one input: where neither queries nor keys change, nothing there depends on the position."""
-    found = []
+    """Shifts the positions of one input: where neither queries nor keys change, nothing there depends on the
+    position.
+    """
+    found: list[bool | None] = []
     for rotary, tapped in zip(rotaries(run), positions(run).taps, strict=True):
         if rotary is None or tapped.keys is None:
             found.append(None)
@@ -45,7 +49,9 @@ def partial_rotary(run: Run) -> Verdict:
 
 
 def proportional_rotary(run: Run) -> Verdict:
-    """The same: the first part of both halves of the head, on frequencies whose base is the config's when spaced over the whole head."""
+    """The same: the first part of both halves of the head, on frequencies whose base is the config's when spaced
+    over the whole head.
+    """
     found = _each(run, lambda rotary: rotary.extent == "both halves" and rotary.style == "halves")
     return per_block(found, *_share(run, found), unknown=NO_INTERFACE)
 
@@ -60,16 +66,26 @@ def _share(run: Run, found: list[bool | None]) -> tuple[Measured, dict[str, str]
     base = rotary.base()
     if base is not None:
         measured["base"] = digits(base)
-    names = {"share": [*_rope(run, first, "partial_rotary_factor"), "partial_rotary_factor"], "base": _rope(run, first, "rope_theta")}
+    names = {
+        "share": [*_rope(run, first, "partial_rotary_factor"), "partial_rotary_factor"],
+        "base": _rope(run, first, "rope_theta"),
+    }
     return measured, explain(run, measured, names)
 
 
 def interleaved_rotary(run: Run) -> Verdict:
     """Which two dimensions turn as one complex number: neighbours, or one of each half of the head."""
-    found = [None if rotary is None or not rotary.turning else rotary.style == "interleaved" for rotary in rotaries(run)]
-    unpaired = [index for index, rotary in enumerate(rotaries(run)) if rotary and rotary.turning and rotary.style is None]
+    found = [
+        None if rotary is None or not rotary.turning else rotary.style == "interleaved" for rotary in rotaries(run)
+    ]
+    unpaired = [
+        index for index, rotary in enumerate(rotaries(run)) if rotary and rotary.turning and rotary.style is None
+    ]
     if unpaired and not any(found):
-        return Verdict("inconclusive", why=f"On {some(unpaired, len(run.text))} dimensions change with the position in no pairs that were tried.")
+        return Verdict(
+            "inconclusive",
+            why=f"On {some(unpaired, len(run.text))} dimensions change with the position in no pairs that were tried.",
+        )
     return per_block(found, absent="No dimension of a query changes with the position.")
 
 
@@ -91,17 +107,24 @@ def rotary_bases(run: Run) -> Verdict:
 def _base(run: Run, index: int, rotary: Rotary) -> float | None:
     """The base, the config's own number where the fitted one is equal to it."""
     base = rotary.base()
-    named = next((value for path in _rope(run, index, "rope_theta") if isinstance(value := entry(run, path), (int, float))), None)
+    named = next(
+        (value for path in _rope(run, index, "rope_theta") if isinstance(value := entry(run, path), (int, float))), None
+    )
     return named if base is not None and equal(base, named) else None if base is None else digits(base)
 
 
 def rescaled_rotary(run: Run) -> Verdict:
-    """Each frequency against ``base^(-2i / width)``: a series that starts at one radian a position makes the answer no."""
+    """Each frequency against ``base^(-2i / width)``: a series that starts at one radian a position makes the answer
+    no.
+    """
     found: list[bool | None] = []
     ratios: list[float] = []
     first = None
     for index, rotary in enumerate(rotaries(run)):
-        theta = next((value for path in _rope(run, index, "rope_theta") if isinstance(value := entry(run, path), (int, float))), None)
+        theta = next(
+            (value for path in _rope(run, index, "rope_theta") if isinstance(value := entry(run, path), (int, float))),
+            None,
+        )
         if rotary is None or not rotary.frequencies or theta is None:
             found.append(None)
             continue
@@ -115,11 +138,18 @@ def rescaled_rotary(run: Run) -> Verdict:
     if first is not None:
         measured = {"slowed_at_least": digits(min(ratios), 3), "slowed_at_most": digits(max(ratios), 3)}
     names = {} if first is None else {"slowed_at_most": _rope(run, first, "factor")}
-    return per_block(found, measured, explain(run, measured, names), absent="No block's frequencies follow a base that the config names.")
+    return per_block(
+        found,
+        measured,
+        explain(run, measured, names),
+        absent="No block's frequencies follow a base that the config names.",
+    )
 
 
 def attention_temperature(run: Run) -> Verdict:
-    """Gives every position one input: queries that grow with the position are scaled by it; a rotation keeps their length."""
+    """Gives every position one input: queries that grow with the position are scaled by it; a rotation keeps their
+    length.
+    """
     found: list[bool | None] = []
     factors: list[list[float]] = []
     for tapped in positions(run).taps:
@@ -137,11 +167,15 @@ def attention_temperature(run: Run) -> Verdict:
 
 
 def _steps(run: Run, factors: list[float]) -> tuple[Measured, dict[str, str]]:
-    """Where the factor first rises, and by how much, as ``1 + scale * log(1 + floor((position + 1) / step))`` has it."""
+    """Where the factor first rises, and by how much, as ``1 + scale * log(1 + floor((position + 1) / step))`` has
+    it.
+    """
     measured: Measured = {"largest_factor": digits(max(factors)), "positions": len(factors)}
     rise = next(index for index, factor in enumerate(factors) if factor > factors[0] * (1 + 1e-4))
     step, scale = rise + 1, (factors[rise] - 1) / torch.log(torch.tensor(2.0)).item()
-    fitted = [1 + scale * torch.log1p(torch.tensor(float((position + 1) // step))).item() for position in range(len(factors))]
+    fitted = [
+        1 + scale * torch.log1p(torch.tensor(float((position + 1) // step))).item() for position in range(len(factors))
+    ]
     if max(abs(a - b) for a, b in zip(fitted, factors, strict=True)) < 5 * tolerance(run):
         measured |= {"step": step, "scale": digits(scale, 3)}
     return measured, explain(run, measured, {"step": ["floor_scale"], "scale": ["attn_scale"]})
@@ -161,41 +195,82 @@ def position_embeddings(run: Run) -> Verdict:
 
 def _proportional(measured: Measured, blocks: list[int] | None, total: int) -> str:
     share = measured.get("share")
-    part = f"the first {share:.0%} of each half of a head turns" if isinstance(share, float) else "the first part of each half of a head turns"
-    return f"On {some(blocks or [], total)} {part}, at frequencies spaced over the whole head; the dimensions after it ignore the position."
+    part = (
+        f"the first {share:.0%} of each half of a head turns"
+        if isinstance(share, float)
+        else "the first part of each half of a head turns"
+    )
+    return (
+        f"On {some(blocks or [], total)} {part}, at frequencies spaced over the whole head; the dimensions after it "
+        "ignore the position."
+    )
 
 
 def _leading(measured: Measured, blocks: list[int] | None, total: int) -> str:
     share = measured.get("share")
-    return f"On {some(blocks or [], total)} only the first {f'{share:.0%}' if isinstance(share, float) else 'dimensions'} of a head turn with the position."
+    return (
+        f"On {some(blocks or [], total)} only the first "
+        f"{f'{share:.0%}' if isinstance(share, float) else 'dimensions'} of a head turn with the position."
+    )
 
 
 def _bases(measured: Measured, blocks: list[int] | None, total: int) -> str:
-    parts = [f"{base:,.0f} on {name.removeprefix('base_').replace('_', '-').replace('-attention', '')} blocks" for name, base in measured.items() if base]
+    parts = [
+        f"{base:,.0f} on {name.removeprefix('base_').replace('_', '-').replace('-attention', '')} blocks"
+        for name, base in measured.items()
+        if base
+    ]
     return f"The rotary base differs between kinds of blocks{': ' if parts else ''}{' and '.join(parts)}."
 
 
 def _slowed(measured: Measured, blocks: list[int] | None, total: int) -> str:
     most = measured.get("slowed_at_most")
-    return f"On {some(blocks or [], total)} rotary frequencies are lower than their base gives{f', by a factor of up to {most:g}' if most else ''}."
+    return (
+        f"On {some(blocks or [], total)} rotary frequencies are lower than their base "
+        f"gives{f', by a factor of up to {most:g}' if most else ''}."
+    )
 
 
 def _temperature(measured: Measured, blocks: list[int] | None, total: int) -> str:
     step, scale = measured.get("step"), measured.get("scale")
     how = f": the factor is 1 + {scale:g}·log(1 + ⌊(position + 1) / {step:g}⌋)" if step and scale else ""
-    return f"On {some(blocks or [], total)} queries are multiplied by a factor that grows with their place in the call{how}."
+    return (
+        f"On {some(blocks or [], total)} queries are multiplied by a factor that grows with their place in the "
+        f"call{how}."
+    )
 
 
 QUIRKS = (
-    Quirk("nope-blocks", "Blocks without rotary", "text", nope_blocks, lambda m, b, n: (
-        f"On {some(b or [], n)} queries and keys are the same at every position: there is no rotary, and only the mask tells order.")),
+    Quirk(
+        "nope-blocks",
+        "Blocks without rotary",
+        "text",
+        nope_blocks,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} queries and keys are the same at every position: there is no rotary, and only "
+            "the mask tells order."
+        ),
+    ),
     Quirk("partial-rotary", "Partial rotary", "text", partial_rotary, _leading),
     Quirk("proportional-rotary", "Proportional rotary", "text", proportional_rotary, _proportional),
-    Quirk("interleaved-rotary", "Interleaved rotary", "text", interleaved_rotary, lambda m, b, n: (
-        f"On {some(b or [], n)} neighbouring dimensions 2i and 2i + 1 turn together, not dimension i with its partner in the other half.")),
+    Quirk(
+        "interleaved-rotary",
+        "Interleaved rotary",
+        "text",
+        interleaved_rotary,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} neighbouring dimensions 2i and 2i + 1 turn together, not dimension i with its "
+            "partner in the other half."
+        ),
+    ),
     Quirk("rotary-bases", "Several rotary bases", "text", rotary_bases, _bases),
     Quirk("rescaled-rotary", "Rescaled rotary", "text", rescaled_rotary, _slowed),
     Quirk("attention-temperature", "Attention temperature", "text", attention_temperature, _temperature),
-    Quirk("position-embeddings", "Position embeddings", "text", position_embeddings, lambda m, b, n: (
-        "A vector of each position is added to the embedding before block 0.")),
+    Quirk(
+        "position-embeddings",
+        "Position embeddings",
+        "text",
+        position_embeddings,
+        lambda m, b, n: "A vector of each position is added to the embedding before block 0.",
+    ),
 )

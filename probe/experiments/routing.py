@@ -1,4 +1,6 @@
-"""Mixtures of experts: how many there are, how many a token takes, how their weights add up, and what the choice depends on."""
+"""Mixtures of experts: how many there are, how many a token takes, how their weights add up, and what the choice
+depends on.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, per_block, phrase, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, forward, once, part, streams, token_ids
+from .extra import LENGTH, forward, once, part, token_ids
+from .forwards import streams
 from .tap import Rows, hooks
 
 EXPERTS = ["num_local_experts", "num_experts", "n_routed_experts"]
@@ -37,7 +40,9 @@ def mixture_of_experts(run: Run) -> Verdict:
 
 
 def shared_expert(run: Run) -> Verdict:
-    """On a mixture block, an MLP beside the routed experts that gives every token something, whatever the router chose."""
+    """On a mixture block, an MLP beside the routed experts that gives every token something, whatever the router
+    chose.
+    """
     found: list[bool | None] = []
     shares = []
     for index, mixture in enumerate(_is_mixture(run)):
@@ -72,12 +77,19 @@ def interleaved_moe(run: Run) -> Verdict:
     step = min(steps, default=1)
     holds = len(steps) == 1 and step > 1 and places[0] < step and len(run.text) - places[-1] <= step
     measured: Measured = {"step": step} if holds else {}
-    return Verdict("yes" if holds else "no", places if holds else [], measured, explain(run, measured, {"step": ["interleave_moe_layer_step", "decoder_sparse_step"]}))
+    return Verdict(
+        "yes" if holds else "no",
+        places if holds else [],
+        measured,
+        explain(run, measured, {"step": ["interleave_moe_layer_step", "decoder_sparse_step"]}),
+    )
 
 
 @once
 def weight_sums(run: Run) -> list[torch.Tensor | None]:
-    """For each block the sum of every token's expert weights; where the weights multiply the experts' inputs, read off those."""
+    """For each block the sum of every token's expert weights; where the weights multiply the experts' inputs, read
+    off those.
+    """
     found: list[torch.Tensor | None] = []
     dense: dict[int, torch.Tensor] = {}
     for index, mixture in enumerate(_is_mixture(run)):
@@ -92,7 +104,9 @@ def weight_sums(run: Run) -> list[torch.Tensor | None]:
 
 
 def _input_factors(run: Run, blocks: list[int]) -> dict[int, torch.Tensor]:
-    """One forward: the factor between what a mixture takes and what each expert takes, summed over the experts of a token."""
+    """One forward: the factor between what a mixture takes and what each expert takes, summed over the experts of a
+    token.
+    """
     taken: dict[tuple[str, int], torch.Tensor] = {}
     one = Rows(1)
     entering = []
@@ -147,14 +161,47 @@ def _experts(measured: Measured, blocks: list[int] | None, total: int) -> str:
 
 QUIRKS = (
     Quirk("mixture-of-experts", "Mixture of experts", "text", mixture_of_experts, _experts),
-    Quirk("shared-expert", "Shared expert", "text", shared_expert, lambda m, b, n: (
-        f"On {some(b or [], n)} an expert that every token passes stands beside the routed ones.")),
-    Quirk("dense-first-blocks", "Dense first blocks", "text", dense_first_blocks, lambda m, b, n: (
-        f"{some(b or [], n).capitalize()} {'is' if len(b or []) == 1 else 'are'} dense; every later block is a mixture.")),
-    Quirk("interleaved-moe", "Interleaved mixtures", "text", interleaved_moe, lambda m, b, n: (
-        f"Mixtures alternate with dense blocks{phrase(m, 'step', ', one every {} blocks')}: mixtures are on {some(b or [], n)}.")),
-    Quirk("unnormalized-routing", "Unnormalised routing", "text", unnormalized_routing, lambda m, b, n: (
-        f"On {some(b or [], n)} the weights of a token's experts add up to another number for each token.")),
-    Quirk("hash-routing", "Routing by token id", "text", hash_routing, lambda m, b, n: (
-        f"On {some(b or [], n)} the token's id decides its experts, and the stream does not.")),
+    Quirk(
+        "shared-expert",
+        "Shared expert",
+        "text",
+        shared_expert,
+        lambda m, b, n: f"On {some(b or [], n)} an expert that every token passes stands beside the routed ones.",
+    ),
+    Quirk(
+        "dense-first-blocks",
+        "Dense first blocks",
+        "text",
+        dense_first_blocks,
+        lambda m, b, n: (
+            f"{some(b or [], n).capitalize()} {'is' if len(b or []) == 1 else 'are'} dense; every later block is "
+            "a mixture."
+        ),
+    ),
+    Quirk(
+        "interleaved-moe",
+        "Interleaved mixtures",
+        "text",
+        interleaved_moe,
+        lambda m, b, n: (
+            f"Mixtures alternate with dense blocks{phrase(m, 'step', ', one every {} blocks')}: mixtures are on "
+            f"{some(b or [], n)}."
+        ),
+    ),
+    Quirk(
+        "unnormalized-routing",
+        "Unnormalised routing",
+        "text",
+        unnormalized_routing,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the weights of a token's experts add up to another number for each token."
+        ),
+    ),
+    Quirk(
+        "hash-routing",
+        "Routing by token id",
+        "text",
+        hash_routing,
+        lambda m, b, n: f"On {some(b or [], n)} the token's id decides its experts, and the stream does not.",
+    ),
 )

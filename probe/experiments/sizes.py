@@ -19,7 +19,11 @@ def _sizes(model: StandardizedTransformer, block: int) -> dict[str, int]:
     """Sizes of one block, from its projections' shapes; what the block does not have is left out."""
     envoy = model.layers[block]
     found: dict[str, int] = {}
-    for host, names in (("self_attn", SIZES), ("mlp", ("intermediate_size",)), ("mlp.shared_experts", ("intermediate_size",))):
+    for host, names in (
+        ("self_attn", SIZES),
+        ("mlp", ("intermediate_size",)),
+        ("mlp.shared_experts", ("intermediate_size",)),
+    ):
         module: Any = part(envoy, host)
         for name in names:
             size = None if module is None else getattr(module, name, None)
@@ -65,7 +69,9 @@ def _numbers(heads: Heads, config: Any) -> tuple[Measured, dict[str, str]]:
         counts = sorted({pair[place] for pair in heads if pair is not None})
         if counts:
             measured[number] = counts[0] if len(counts) == 1 else counts
-    return measured, {number: name for number, name in names.items() if measured.get(number) == config_entry(config, name)}
+    return measured, {
+        number: name for number, name in names.items() if measured.get(number) == config_entry(config, name)
+    }
 
 
 def _grouped(heads: Heads, config: Any) -> Verdict:
@@ -108,7 +114,11 @@ WORDS = {
 
 
 def _differing(measured: Measured, blocks: list[int] | None, total: int) -> str:
-    parts = [form.format(" or ".join(map(str, measured[name]))) for name, form in WORDS.items() if isinstance(measured.get(name), list)]
+    parts = [
+        form.format(" or ".join(map(str, measured[name])))
+        for name, form in WORDS.items()
+        if isinstance(measured.get(name), list)
+    ]
     return f"Blocks are not all of one size: a block has {', '.join(parts)}."
 
 
@@ -120,19 +130,36 @@ def _sharing(measured: Measured, blocks: list[int] | None, total: int) -> str:
 
 
 QUIRKS = (
-    Quirk("per-block-sizes", "Per-block sizes", "text", lambda run: per_block_sizes(run.model), _differing, per_block_sizes),
     Quirk(
-        "grouped-query", "Grouped-query attention", "text",
+        "per-block-sizes",
+        "Per-block sizes",
+        "text",
+        lambda run: per_block_sizes(run.model),
+        _differing,
+        per_block_sizes,
+    ),
+    Quirk(
+        "grouped-query",
+        "Grouped-query attention",
+        "text",
         lambda run: _grouped(_seen_heads(run), run.model.text_config),
         _sharing,
         lambda model: _grouped(_built_heads(model), model.text_config),
     ),
     Quirk(
-        "multi-query", "Multi-query attention", "text",
+        "multi-query",
+        "Multi-query attention",
+        "text",
         lambda run: _multi(_seen_heads(run), run.model.text_config),
         lambda m, b, n: f"On {some(b or [], n)} all query heads share one head of keys and values.",
         lambda model: _multi(_built_heads(model), model.text_config),
     ),
-    Quirk("tied-weights", "Tied head", "text", tied_weights, lambda m, b, n: (
-        "The head multiplies with the embedding table itself: an edit of one is an edit of the other."), tied_when_built),
+    Quirk(
+        "tied-weights",
+        "Tied head",
+        "text",
+        tied_weights,
+        lambda m, b, n: "The head multiplies with the embedding table itself: an edit of one is an edit of the other.",
+        tied_when_built,
+    ),
 )

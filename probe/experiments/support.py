@@ -11,7 +11,8 @@ from ..measure.checks import HIDDEN
 from ..measure.run import Run
 from .answers import explain, per_block, phrase
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, attentions, masks, once
+from .extra import LENGTH, attentions, once
+from .forwards import masks
 from .tap import Tap
 
 Kind = Literal["full", "sliding", "chunked", "two-way", "other"]
@@ -53,18 +54,27 @@ def supports(run: Run) -> list[Support | None]:
 
 def _cut(run: Run, kind: Kind, entry: str, number: str) -> Verdict:
     found = [None if support is None else support.kind == kind for support in supports(run)]
-    sizes = sorted({support.size for support in supports(run) if support and support.kind == kind and support.size is not None})
+    sizes = sorted(
+        {support.size for support in supports(run) if support and support.kind == kind and support.size is not None}
+    )
     measured: Measured = {"positions": masks(run).length}
     if sizes:
         measured[number] = sizes[0] if len(sizes) == 1 else sizes
     elif entry in masks(run).unseen:
-        why = f"The config's {entry} is {masks(run).unseen[entry]}, and the longest prompt run has {masks(run).length} positions: within them nothing is cut off."
+        why = (
+            f"The config's {entry} is {masks(run).unseen[entry]}, and the longest prompt run has {masks(run).length} "
+            "positions: within them nothing is cut off."
+        )
         return Verdict("inconclusive", measured=measured, why=why)
-    return per_block(found, measured, explain(run, measured, {number: [entry]}), absent="No softmax over positions was seen.")
+    return per_block(
+        found, measured, explain(run, measured, {number: [entry]}), absent="No softmax over positions was seen."
+    )
 
 
 def sliding_window(run: Run) -> Verdict:
-    """Which keys a query sees on a prompt longer than the window: a band of one width on every row, or all before it."""
+    """Which keys a query sees on a prompt longer than the window: a band of one width on every row, or all before
+    it.
+    """
     return _cut(run, "sliding", "sliding_window", "window")
 
 
@@ -74,14 +84,18 @@ def chunked_attention(run: Run) -> Verdict:
 
 
 def sparse_attention(run: Run) -> Verdict:
-    """What a query may see on two prompts of different tokens: a support that moves with the tokens is chosen from the input."""
+    """What a query may see on two prompts of different tokens: a support that moves with the tokens is chosen from
+    the input.
+    """
     both = zip(masks(run).visible, masks(run).other, strict=True)
     found = [None if one is None or two is None else not torch.equal(one[:LENGTH, :LENGTH], two) for one, two in both]
     return per_block(found, {"positions": LENGTH}, absent="No softmax over positions was seen.")
 
 
 def bidirectional_images(run: Run) -> Verdict:
-    """Whether an image token sees a later one of its image, on a prompt with an image; and whether it still does without the token types."""
+    """Whether an image token sees a later one of its image, on a prompt with an image; and whether it still does
+    without the token types.
+    """
     image = run.root("image_token_mask", "model.vision") if run.vision is not None else None
     if image is None:
         return Verdict("n/a", why="No image reaches this checkpoint.")
@@ -107,22 +121,43 @@ def _later(visible: torch.Tensor, places: torch.Tensor) -> bool:
 
 def _window(measured: Measured, blocks: list[int] | None, total: int) -> str:
     size = measured.get("window")
-    reach = f"itself and the {size - 1} positions before it" if isinstance(size, int) else "itself and a fixed number of positions before it"
+    reach = (
+        f"itself and the {size - 1} positions before it"
+        if isinstance(size, int)
+        else "itself and a fixed number of positions before it"
+    )
     return f"A query on {some(blocks or [], total)} sees {reach}."
 
 
 def _chunk(measured: Measured, blocks: list[int] | None, total: int) -> str:
     size = measured.get("chunk")
     chunks = f"chunks of {size} positions" if isinstance(size, int) else "fixed chunks"
-    return f"On {some(blocks or [], total)} a query sees only the positions before it in its own chunk; {chunks} follow one another from position 0."
+    return (
+        f"On {some(blocks or [], total)} a query sees only the positions before it in its own chunk; {chunks} follow "
+        "one another from position 0."
+    )
 
 
 QUIRKS = (
     Quirk("sliding-window", "Sliding window", "text", sliding_window, _window),
     Quirk("chunked-attention", "Chunked attention", "text", chunked_attention, _chunk),
-    Quirk("sparse-attention", "Sparse attention", "text", sparse_attention, lambda m, b, n: (
-        f"On {some(b or [], n)} which keys a query may see depends on the tokens, not on their distance alone.")),
-    Quirk("bidirectional-images", "Images seen both ways", "text", bidirectional_images, lambda m, b, n: (
-        f"On {some(b or [], n)} the tokens of an image see each other in both directions; text stays causal"
-        f"{phrase(m, 'needs', ', and without `{}` among the inputs the images do too')}.")),
+    Quirk(
+        "sparse-attention",
+        "Sparse attention",
+        "text",
+        sparse_attention,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} which keys a query may see depends on the tokens, not on their distance alone."
+        ),
+    ),
+    Quirk(
+        "bidirectional-images",
+        "Images seen both ways",
+        "text",
+        bidirectional_images,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the tokens of an image see each other in both directions; text stays causal"
+            f"{phrase(m, 'needs', ', and without `{}` among the inputs the images do too')}."
+        ),
+    ),
 )

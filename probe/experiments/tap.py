@@ -1,8 +1,8 @@
 """A tap: what the attentions of a stack pass through while the model runs, and hooks that change single rows.
 
 A tap listens at transformers' shared attention interface, which hands over queries, keys, values and the heads' outputs
-of every attention that uses it, and at the softmax and the top-k, which any attention or router calls. It is used around
-a plain forward, outside any nnsight trace.
+of every attention that uses it, and at the softmax and the top-k, which any attention or router calls. It is used
+around a plain forward, outside any nnsight trace.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ class Tap(TorchFunctionMode):
     Args:
         envoys: the attention of each block.
         softmax: what to keep of a softmax over positions, from its input and output ``[batch, heads, query, key]``.
-        heads: applied to what the interface returns, ``[batch, seq, heads, head_dim]``, before the model goes on with it.
+        heads: applied to what the interface returns, ``[batch, seq, heads, head_dim]``, before the model takes it.
     """
 
-    def __init__(self, envoys: Iterable[Envoy | None], *, softmax: Softmax | None = None, heads: Change | None = None) -> None:
+    def __init__(
+        self, envoys: Iterable[Envoy | None], *, softmax: Softmax | None = None, heads: Change | None = None
+    ) -> None:
         super().__init__()
         modules = [None if envoy is None else envoy._module for envoy in envoys]
         self.blocks = [Tapped() for _ in modules]
@@ -91,7 +93,14 @@ class Tap(TorchFunctionMode):
         return leave
 
     def _listening(self, interface: Callable[..., Any]) -> Callable[..., Any]:
-        def listen(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        def listen(
+            module: torch.nn.Module,
+            query: torch.Tensor,
+            key: torch.Tensor,
+            value: torch.Tensor,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
             output, pattern = interface(module, query, key, value, *args, **kwargs)
             index = self._index.get(id(module))
             if index is None:
@@ -100,7 +109,12 @@ class Tap(TorchFunctionMode):
                 output = self._heads(output)
             block = self.blocks[index]
             block.interface += 1
-            block.queries, block.keys, block.values, block.heads = query.clone(), key.clone(), value.clone(), output.clone()
+            block.queries, block.keys, block.values, block.heads = (
+                query.clone(),
+                key.clone(),
+                value.clone(),
+                output.clone(),
+            )
             return output, pattern
 
         return listen
@@ -128,7 +142,9 @@ def removed(handle: Any) -> Any:
 
 
 @contextmanager
-def hooks(entering: Iterable[tuple[torch.nn.Module, Change]] = (), leaving: Iterable[tuple[torch.nn.Module, Change]] = ()) -> Any:
+def hooks(
+    entering: Iterable[tuple[torch.nn.Module, Change]] = (), leaving: Iterable[tuple[torch.nn.Module, Change]] = ()
+) -> Any:
     """Changes what modules are called with (their first tensor) and what they return, while the context lasts."""
     with ExitStack() as stack:
         for module, change in entering:
@@ -139,7 +155,9 @@ def hooks(entering: Iterable[tuple[torch.nn.Module, Change]] = (), leaving: Iter
 
 
 def _entering(change: Change) -> Callable[..., Any]:
-    def hook(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def hook(
+        _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if args:
             return (change(args[0]), *args[1:]), kwargs
         name = next(name for name, value in kwargs.items() if isinstance(value, torch.Tensor))

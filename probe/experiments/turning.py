@@ -14,7 +14,8 @@ import torch
 
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import SHIFTS, once, positions
+from .extra import once
+from .forwards import SHIFTS, positions
 
 EPSILON = 2e-7
 """Rounding of an angle in float32, relative to its size: a position times a frequency of at most one."""
@@ -46,7 +47,9 @@ class Rotary:
         return len(self.turning) / self.width
 
     def base(self) -> float | None:
-        """The base θ of frequencies ``f · θ^(-2i / w)``; w is the head's width, or the leading part's. None for fewer than two pairs, or no such series."""
+        """The base θ of frequencies ``f · θ^(-2i / w)``; w is the head's width, or the leading part's. None for
+        fewer than two pairs, or no such series.
+        """
         return self.series()[0]
 
     def series(self) -> tuple[float | None, float]:
@@ -64,7 +67,10 @@ class Rotary:
 @once
 def rotaries(run: Run) -> list[Rotary | None]:
     """The rotation of every block; None where its queries could not be tapped."""
-    return [None if block.queries is None else _rotary(block.queries.float(), tolerance(run)) for block in positions(run).taps]
+    return [
+        None if block.queries is None else _rotary(block.queries.float(), tolerance(run))
+        for block in positions(run).taps
+    ]
 
 
 def _rotary(queries: torch.Tensor, close: float) -> Rotary:
@@ -109,7 +115,9 @@ def _pairings(turning: tuple[int, ...], width: int) -> list[tuple[Style, list[tu
 
 
 def _angles(rows: torch.Tensor, pairs: list[tuple[int, int]], close: float) -> tuple[float, ...] | None:
-    """The angle a position of each pair, or None where a pair does not turn as one number: ``rows`` is ``[shifts, samples, width]``."""
+    """The angle a position of each pair, or None where a pair does not turn as one number: ``rows`` is ``[shifts,
+    samples, width]``.
+    """
     first, second = (list(side) for side in zip(*pairs, strict=True))
     numbers = torch.complex(rows[..., first].double(), rows[..., second].double())
     still = numbers[:1]

@@ -14,7 +14,8 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import per_block, phrase
 from .base import Measured, Quirk, Verdict, some
-from .extra import STREAM_SCALE, once, streams
+from .extra import once
+from .forwards import STREAM_SCALE, streams
 
 
 def _sublayers(anatomy: BlockAnatomy) -> list[Term]:
@@ -22,7 +23,9 @@ def _sublayers(anatomy: BlockAnatomy) -> list[Term]:
 
 
 def sandwich_norms(run: Run) -> Verdict:
-    """Norms on the dataflow from the stream into each sublayer and from it to the add; with none after it, the answer is no."""
+    """Norms on the dataflow from the stream into each sublayer and from it to the add; with none after it, the
+    answer is no.
+    """
     every = [_sublayers(anatomy) for anatomy in run.text.anatomy]
     found = [any(term.pre_norm and term.post_norm for term in terms) for terms in every]
     before = sum(term.pre_norm is not None for terms in every for term in terms)
@@ -31,10 +34,14 @@ def sandwich_norms(run: Run) -> Verdict:
 
 
 def post_norms(run: Run) -> Verdict:
-    """A sublayer whose output is normed while its input is the stream itself; a norm before it would make the answer no."""
+    """A sublayer whose output is normed while its input is the stream itself; a norm before it would make the
+    answer no.
+    """
     every = [_sublayers(anatomy) for anatomy in run.text.anatomy]
     found = [any(term.post_norm and not term.pre_norm for term in terms) for terms in every]
-    return per_block(found, {"sublayers_reading_the_stream": sum(not term.pre_norm for terms in every for term in terms)})
+    return per_block(
+        found, {"sublayers_reading_the_stream": sum(not term.pre_norm for terms in every for term in terms)}
+    )
 
 
 @once
@@ -51,15 +58,21 @@ def _share(out: torch.Tensor, entering: torch.Tensor) -> float:
 
 
 def post_ln(run: Run) -> Verdict:
-    """Multiplies the stream that enters each block: after a norm on the sum nothing of that factor is left, after a plain add all of it."""
+    """Multiplies the stream that enters each block: after a norm on the sum nothing of that factor is left, after a
+    plain add all of it.
+    """
     changes = streams(run)
-    grown = [float(changes.leaving[i][1].std() / changes.leaving[i][0].std().clamp_min(1e-30)) for i in range(len(run.text))]
+    grown = [
+        float(changes.leaving[i][1].std() / changes.leaving[i][0].std().clamp_min(1e-30)) for i in range(len(run.text))
+    ]
     measured: Measured = {"stream_times": STREAM_SCALE, "least_output_times": digits(min(grown), 3)}
     return per_block([growth < 1.05 for growth in grown], measured)
 
 
 def scaled_residual_adds(run: Run) -> Verdict:
-    """Factors on a term or on the sum in the derived dataflow, with their values read off, and the block's sum fitted against its output."""
+    """Factors on a term or on the sum in the derived dataflow, with their values read off, and the block's sum
+    fitted against its output.
+    """
     names: list[str] = []
     values: list[float] = []
     found = []
@@ -72,7 +85,11 @@ def scaled_residual_adds(run: Run) -> Verdict:
             values += value.flatten().tolist() if isinstance(value, torch.Tensor) else [value]
     measured: Measured = {"carried": [digits(number, 3) for number in (min(carried(run)), max(carried(run)))]}
     if names:
-        measured |= {"factors": list(dict.fromkeys(names)), "smallest": digits(min(values)), "largest": digits(max(values))}
+        measured |= {
+            "factors": list(dict.fromkeys(names)),
+            "smallest": digits(min(values)),
+            "largest": digits(max(values)),
+        }
         measured["on"] = "sum" if any(anatomy.factors for anatomy in run.text.anatomy) else "contribution"
     return per_block(found, measured)
 
@@ -83,7 +100,9 @@ def tuple_blocks(run: Run) -> Verdict:
 
 
 def parallel_blocks(run: Run) -> Verdict:
-    """Whether a block's sublayers read the same point of the stream; one that reads after another's add makes the answer no."""
+    """Whether a block's sublayers read the same point of the stream; one that reads after another's add makes the
+    answer no.
+    """
     found = [anatomy.topology == "parallel" if len(anatomy.terms) > 1 else None for anatomy in run.text.anatomy]
     return per_block(found, absent="Each block adds one contribution.")
 
@@ -95,18 +114,30 @@ def one_sublayer_blocks(run: Run) -> Verdict:
 
 
 def residual_inside_module(run: Run) -> Verdict:
-    """Multiplies the stream that enters each block: a child module whose return moves by the whole change holds the residual itself."""
+    """Multiplies the stream that enters each block: a child module whose return moves by the whole change holds the
+    residual itself.
+    """
     changes = streams(run)
     found: list[bool | None] = []
     shares = []
     for index in range(len(run.text)):
         entering = changes.entering[index]
-        children = {name: out for (block, name), out in changes.children.items() if block == index and out.shape == entering.shape}
+        children = {
+            name: out
+            for (block, name), out in changes.children.items()
+            if block == index and out.shape == entering.shape
+        }
         given = entering[changes.scaled] - entering[0]
-        whole = [float((out[changes.scaled] - out[0] - given).abs().max() / given.abs().max()) for out in children.values()]
+        whole = [
+            float((out[changes.scaled] - out[0] - given).abs().max() / given.abs().max()) for out in children.values()
+        ]
         shares.append(min(whole, default=1.0))
         found.append(shares[-1] < 0.25 if whole else None)
-    return per_block(found, {"least_difference_from_the_stream": digits(min(shares), 2)}, absent="No child of a block returns a stream.")
+    return per_block(
+        found,
+        {"least_difference_from_the_stream": digits(min(shares), 2)},
+        absent="No child of a block returns a stream.",
+    )
 
 
 def hyper_connections(run: Run) -> Verdict:
@@ -122,36 +153,107 @@ def no_mlp(run: Run) -> Verdict:
 
 def hybrid(run: Run) -> Verdict:
     """The kinds of what mixes positions on each block; one kind on all of them makes the answer no."""
-    kinds = [next((term.kind for term in anatomy.terms if term.kind in ("attention", "mixer")), "none") for anatomy in run.text.anatomy]
+    kinds = [
+        next((term.kind for term in anatomy.terms if term.kind in ("attention", "mixer")), "none")
+        for anatomy in run.text.anatomy
+    ]
     return Verdict("yes" if len(set(kinds)) > 1 else "no", measured={"kinds": sorted(set(kinds))})
 
 
 def _factor_sentence(measured: Measured, blocks: list[int] | None, total: int) -> str:
-    what = "the block's sum, stream included," if measured.get("on") == "sum" else "a contribution"
-    names = " and ".join(f"`{name}`" for name in measured.get("factors") or ["a factor"])
-    verb = "multiply" if len(measured.get("factors") or []) > 1 else "multiplies"
-    return f"On {some(blocks or [], total)} {names} {verb} {what} before it leaves the block{phrase(measured, 'smallest', ', by {} at the least')}{phrase(measured, 'largest', ' and {} at the most')}."
+    names = [f"`{name}`" for name in measured.get("factors") or []] or ["a factor"]
+    verb = "multiply" if len(names) > 1 else "multiplies"
+    what = "the block's sum, stream included" if measured.get("on") == "sum" else "what is added"
+    least, most = measured.get("smallest"), measured.get("largest")
+    size = "" if least is None else f", by {least}" if least == most else f", by {least} to {most}"
+    return f"On {some(blocks or [], total)} {' and '.join(names)} {verb} {what}{size}."
 
 
 QUIRKS = (
-    Quirk("sandwich-norms", "Sandwich norms", "text", sandwich_norms, lambda m, b, n: (
-        f"On {some(b or [], n)} a sublayer is normed on both sides: a norm stands before it, and the stream receives the output of the norm after it.")),
-    Quirk("post-norms", "Post-norms", "text", post_norms, lambda m, b, n: (
-        f"On {some(b or [], n)} a sublayer reads the raw stream, and only its output is normed before the add.")),
-    Quirk("post-ln", "Post-LN", "text", post_ln, lambda m, b, n: (
-        f"On {some(b or [], n)} the norm follows the add: the stream itself is normed, and its scale on entry is forgotten.")),
+    Quirk(
+        "sandwich-norms",
+        "Sandwich norms",
+        "text",
+        sandwich_norms,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} a sublayer is normed on both sides: a norm stands before it, and the stream "
+            "receives the output of the norm after it."
+        ),
+    ),
+    Quirk(
+        "post-norms",
+        "Post-norms",
+        "text",
+        post_norms,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} a sublayer reads the raw stream, and only its output is normed before the add."
+        ),
+    ),
+    Quirk(
+        "post-ln",
+        "Post-LN",
+        "text",
+        post_ln,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the norm follows the add: the stream itself is normed, and its scale on entry "
+            "is forgotten."
+        ),
+    ),
     Quirk("scaled-residual-adds", "Scaled residual adds", "text", scaled_residual_adds, _factor_sentence),
-    Quirk("tuple-blocks", "Blocks return a tuple", "text", tuple_blocks, lambda m, b, n: (
-        f"The module of {some(b or [], n)} returns a tuple whose first element is the stream; `layer_output` is that element.")),
-    Quirk("parallel-blocks", "Parallel blocks", "text", parallel_blocks, lambda m, b, n: (
-        f"On {some(b or [], n)} the attention and the MLP read the same point of the stream, and both are added to it.")),
-    Quirk("one-sublayer-blocks", "One sublayer a block", "text", one_sublayer_blocks, lambda m, b, n: (
-        f"A single contribution is added on {some(b or [], n)}.")),
-    Quirk("residual-inside-module", "Residual inside the module", "text", residual_inside_module, lambda m, b, n: (
-        f"On {some(b or [], n)} a sublayer's module returns its contribution with the stream already added.")),
-    Quirk("hyper-connections", "Hyper-connections", "text", hyper_connections, lambda m, b, n: (
-        "Several residual streams run side by side: what leaves a block has an axis for them.")),
-    Quirk("no-mlp", "Blocks without an MLP", "text", no_mlp, lambda m, b, n: f"No MLP contributes on {some(b or [], n)}."),
-    Quirk("hybrid", "Hybrid blocks", "text", hybrid, lambda m, b, n: (
-        f"Blocks mix positions in different ways{phrase({'k': ', '.join(m.get('kinds') or []) or None}, 'k', ': {}')}.")),
+    Quirk(
+        "tuple-blocks",
+        "Blocks return a tuple",
+        "text",
+        tuple_blocks,
+        lambda m, b, n: (
+            f"The module of {some(b or [], n)} returns a tuple whose first element is the stream; `layer_output` "
+            "is that element."
+        ),
+    ),
+    Quirk(
+        "parallel-blocks",
+        "Parallel blocks",
+        "text",
+        parallel_blocks,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the attention and the MLP read the same point of the stream, and both are "
+            "added to it."
+        ),
+    ),
+    Quirk(
+        "one-sublayer-blocks",
+        "One sublayer a block",
+        "text",
+        one_sublayer_blocks,
+        lambda m, b, n: f"A single contribution is added on {some(b or [], n)}.",
+    ),
+    Quirk(
+        "residual-inside-module",
+        "Residual inside the module",
+        "text",
+        residual_inside_module,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} a sublayer's module returns its contribution with the stream already added."
+        ),
+    ),
+    Quirk(
+        "hyper-connections",
+        "Hyper-connections",
+        "text",
+        hyper_connections,
+        lambda m, b, n: "Several residual streams run side by side: what leaves a block has an axis for them.",
+    ),
+    Quirk(
+        "no-mlp", "Blocks without an MLP", "text", no_mlp, lambda m, b, n: f"No MLP contributes on {some(b or [], n)}."
+    ),
+    Quirk(
+        "hybrid",
+        "Hybrid blocks",
+        "text",
+        hybrid,
+        lambda m, b, n: (
+            "Blocks mix positions in different "
+            f"ways{phrase({'k': ', '.join(m.get('kinds') or []) or None}, 'k', ': {}')}."
+        ),
+    ),
 )

@@ -24,7 +24,11 @@ def loaded(family: str, twin: str, overrides: dict[str, Any], change: Change | N
     if change is not None:
         change(module)
     task = classes.task(module.config)
-    processor = images.processor(module.config, twins.spec(family, twin).get("image", {})) if task == "image-text-to-text" else None
+    processor = (
+        images.processor(module.config, twins.spec(family, twin).get("image", {}))
+        if task == "image-text-to-text"
+        else None
+    )
     return StandardizedTransformer(
         Loaded(
             target=Target(family, twin, "tiny"),
@@ -53,7 +57,9 @@ def run_of() -> Callable[..., Run]:
     def run(family: str, twin: str = "tiny", change: Change | None = None, **overrides: Any) -> Run:
         if change is not None:
             return measure(loaded(family, twin, overrides, change))
-        return _measured(family, twin, tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in overrides.items())))
+        return _measured(
+            family, twin, tuple(sorted((k, tuple(v) if isinstance(v, list) else v) for k, v in overrides.items()))
+        )
 
     return run
 

@@ -80,7 +80,9 @@ def test_scaled_residual_adds(run_of: RunOf, decide: Decide) -> None:
 
 def test_a_factor_that_no_config_names(run_of: RunOf, decide: Decide) -> None:
     def halve(self: Any, hidden_states: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        hidden_states = hidden_states + self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)[0] * 0.5
+        hidden_states = (
+            hidden_states + self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)[0] * 0.5
+        )
         return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))
 
     found = decide("scaled-residual-adds", run_of("llama", change=with_forward(halve)))
@@ -144,7 +146,10 @@ def test_residual_inside_module(run_of: RunOf, underived: RunOf, decide: Decide)
         for block in module.model.layers:
             norm = block.post_attention_layernorm
             block.mlp.forward = types.MethodType(
-                lambda self, x, norm=norm: x + self.down_proj(self.act_fn(self.gate_proj(norm(x))) * self.up_proj(norm(x))), block.mlp
+                lambda self, x, norm=norm: (
+                    x + self.down_proj(self.act_fn(self.gate_proj(norm(x))) * self.up_proj(norm(x)))
+                ),
+                block.mlp,
             )
 
     assert decide("residual-inside-module", underived("llama", change)).blocks == [0, 1, 2]

@@ -1,0 +1,174 @@
+"""Where queries, keys and values come from: projections of their own, one for all, or an earlier block's."""
+
+from __future__ import annotations
+
+import torch
+
+from ..measure.rounding import digits
+from ..measure.run import Run
+from .answers import explain, per_block
+from .base import Measured, Quirk, Verdict, some
+from .extra import projections
+from .projections import MOVES, PARTS, Reach, movers, reaches, untapped
+
+
+def values_from_keys(run: Run) -> Verdict:
+    """Adds noise to each projection: where one moves both keys and values but not the queries, the values are made
+    from the key projection.
+    """
+    found: list[bool | None] = []
+    for reach in reaches(run):
+        both = (
+            []
+            if reach is None
+            else [
+                p
+                for p, moves in reach.items()
+                if moves["keys"] > MOVES and moves["values"] > MOVES and moves["queries"] <= MOVES
+            ]
+        )
+        own = [] if reach is None else movers(reach, "values")
+        found.append(None if not own else bool(both))
+    return per_block(found, absent="No block projects values of its own.", unknown=untapped(run))
+
+
+def fused_qkv(run: Run) -> Verdict:
+    """Adds noise to each projection: one that moves queries, keys and values alike yields all three."""
+    found: list[bool | None] = []
+    for reach in reaches(run):
+        found.append(None if not reach else any(all(moves[name] > MOVES for name in PARTS) for moves in reach.values()))
+    return per_block(found, unknown=untapped(run))
+
+
+def borrowed_kv(run: Run) -> Verdict:
+    """A block whose own projections move none of its keys and values, which are another block's, and follow it when
+    that block is perturbed.
+    """
+    seen = projections(run)
+    found: list[bool | None] = []
+    lender: list[int] = []
+    for index, reach in enumerate(reaches(run)):
+        if reach is None or seen.taps[index].keys is None:
+            found.append(None)
+            continue
+        own = set(movers(reach, "keys")) - set(movers(reach, "queries"))
+        found.append(not own and not _fused(reach))
+        if found[-1]:
+            lender.append(
+                next(
+                    (i for i in range(index - 1, -1, -1) if _same_in_every_row(run, i, index) and found[i] is False), -1
+                )
+            )
+    if -1 in lender:
+        return Verdict(
+            "inconclusive",
+            why="A block's own projections move none of its keys, and no earlier block holds the same keys and values.",
+        )
+    borrowers = [index for index, answer in enumerate(found) if answer]
+    measured: Measured = {"borrowers": len(borrowers), "lenders": sorted(set(lender))} if borrowers else {}
+    return per_block(
+        found, measured, explain(run, measured, {"borrowers": ["num_kv_shared_layers"]}), unknown=untapped(run)
+    )
+
+
+def _fused(reach: Reach) -> bool:
+    return any(moves["queries"] > MOVES and moves["keys"] > MOVES for moves in reach.values())
+
+
+def _same_in_every_row(run: Run, lender: int, borrower: int) -> bool:
+    """Whether two blocks hold the same keys and values, also in the rows where the lender's projections were
+    perturbed.
+    """
+    first, second = projections(run).taps[lender], projections(run).taps[borrower]
+    pairs = ((first.keys, second.keys), (first.values, second.values))
+    return all(
+        left is not None and right is not None and left.shape == right.shape and torch.equal(left, right)
+        for left, right in pairs
+    )
+
+
+def gated_query(run: Run) -> Verdict:
+    """The width of what the query projection returns against the width of the queries: a gate beside them makes it
+    larger.
+    """
+    seen = projections(run)
+    found: list[bool | None] = []
+    ratios = set()
+    for index, reach in enumerate(reaches(run)):
+        only = (
+            []
+            if reach is None
+            else [p for p, moves in reach.items() if moves["queries"] > MOVES and moves["keys"] <= MOVES]
+        )
+        queries = seen.taps[index].queries
+        if not only or queries is None:
+            found.append(None)
+            continue
+        ratio = seen.outputs[index, only[-1]].shape[-1] / (queries.shape[1] * queries.shape[3])
+        ratios.add(digits(ratio, 3))
+        found.append(ratio > 1)
+    return per_block(
+        found,
+        {"width_over_queries": sorted(ratios)},
+        absent="No projection yields the queries alone.",
+        unknown=untapped(run),
+    )
+
+
+def latent_attention(run: Run) -> Verdict:
+    """Counts the projections between an attention's input and its keys, and compares the widths of keys and values."""
+    seen = projections(run)
+    found: list[bool | None] = []
+    chains = []
+    for index, reach in enumerate(reaches(run)):
+        tapped = seen.taps[index]
+        behind = [] if reach is None else movers(reach, "keys")
+        if not behind or tapped.keys is None or tapped.values is None:
+            found.append(None)
+            continue
+        chains.append(len(behind))
+        found.append(len(behind) > 1 and tapped.keys.shape[-1] > tapped.values.shape[-1])
+    return per_block(found, {"projections_behind_the_keys": max(chains, default=0)}, unknown=untapped(run))
+
+
+def _borrowed(measured: Measured, blocks: list[int] | None, total: int) -> str:
+    lenders = measured.get("lenders")
+    of = f" of {some(lenders, total)}" if lenders else " of an earlier block"
+    verb = "attends" if blocks and len(blocks) == 1 or blocks and len(blocks) == total else "attend"
+    said = f"{some(blocks or [], total)} {verb} with the keys and values{of} and project only queries of their own"
+    return f"{said[0].upper()}{said[1:]}; an edit of the lender's reaches them."
+
+
+QUIRKS = (
+    Quirk(
+        "values-from-keys",
+        "Values from the key projection",
+        "text",
+        values_from_keys,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} there is no value projection: the values are made from the key projection's output."
+        ),
+    ),
+    Quirk("borrowed-kv", "Borrowed keys and values", "text", borrowed_kv, _borrowed),
+    Quirk(
+        "fused-qkv",
+        "Fused projection",
+        "text",
+        fused_qkv,
+        lambda m, b, n: f"On {some(b or [], n)} one projection yields queries, keys and values together.",
+    ),
+    Quirk(
+        "gated-query",
+        "Gate in the query projection",
+        "text",
+        gated_query,
+        lambda m, b, n: f"On {some(b or [], n)} the query projection yields a gate beside the queries.",
+    ),
+    Quirk(
+        "latent-attention",
+        "Latent attention",
+        "text",
+        latent_attention,
+        lambda m, b, n: f"On {some(b or [], n)} keys come through a low-rank projection and are wider than the values.",
+    ),
+)

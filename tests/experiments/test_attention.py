@@ -1,0 +1,256 @@
+"""Scores, masks and positions: each quirk on a model that has it, and on one that differs in just that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers.models.llama import modeling_llama
+
+Decide = Callable[..., Any]
+RunOf = Callable[..., Any]
+
+TWO = {"num_hidden_layers": 2}
+
+
+def attentions(change: Callable[[Any], None]) -> Callable[[Any], None]:
+    def every(module: Any) -> None:
+        for block in module.model.layers:
+            change(block.self_attn)
+
+    return every
+
+
+def with_keywords(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Any], None]:
+    """Calls every attention with other keyword arguments."""
+
+    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, {**kwargs, **change(kwargs)}
+
+    return attentions(lambda attention: attention.register_forward_pre_hook(hook, with_kwargs=True))
+
+
+def test_unscaled_scores(run_of: RunOf, decide: Decide) -> None:
+    assert decide("unscaled-scores", run_of("gemma4_text")).verdict == "yes"
+    assert decide("unscaled-scores", run_of("gemma3_text")).verdict == "no"
+    assert decide("unscaled-scores", run_of("gemma3_text", query_pre_attn_scalar=1)).blocks == [0, 1, 2, 3]
+
+
+def test_softcapped_scores(run_of: RunOf, decide: Decide) -> None:
+    found = decide("softcapped-scores", run_of("gemma3_text", change=with_keywords(lambda _: {"softcap": 2.5})))
+    assert found.blocks == [0, 1, 2, 3] and found.measured["cap"] == pytest.approx(2.5)
+    assert decide("softcapped-scores", run_of("gemma3_text")).verdict == "no"
+
+
+def test_a_cap_that_the_config_names_and_the_forward_ignores(run_of: RunOf, decide: Decide) -> None:
+    run = run_of("gemma3_text", attn_logit_softcapping=2.5)
+    assert run.model.text_config.attn_logit_softcapping == 2.5
+    assert decide("softcapped-scores", run).verdict == "no"
+
+
+def test_alibi(run_of: RunOf, decide: Decide) -> None:
+    def bias(kwargs: dict[str, Any]) -> dict[str, Any]:
+        mask = kwargs["attention_mask"]
+        place = torch.arange(mask.shape[-1])
+        slopes = torch.tensor([0.5**h for h in range(1, 7)])[:, None, None]
+        return {"attention_mask": mask - slopes * (place[:, None] - place[None]).abs()}
+
+    found = decide("alibi", run_of("llama", change=with_keywords(bias)))
+    assert found.blocks == [0, 1, 2] and found.measured["slopes"] == pytest.approx([-0.5, -(0.5**6)], rel=1e-2)
+    assert decide("alibi", run_of("llama", **TWO)).verdict == "no"
+
+
+def sinking_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    scaling: float,
+    **_: Any,
+) -> Any:
+    key, value = (t.repeat_interleave(module.num_key_value_groups, 1) for t in (key, value))
+    scores = query @ key.transpose(2, 3) * scaling + attention_mask
+    scores = torch.cat([scores, torch.full_like(scores[..., :1], 0.5)], dim=-1)
+    weights = nn.functional.softmax(scores, dim=-1)[..., :-1]
+    weights = nn.functional.dropout(weights, p=0.0, training=False)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+def scaling_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    scaling: float,
+    **_: Any,
+) -> Any:
+    key, value = (t.repeat_interleave(module.num_key_value_groups, 1) for t in (key, value))
+    scores = query @ key.transpose(2, 3) * scaling + attention_mask
+    weights = nn.functional.softmax(scores, dim=-1)
+    weights = nn.functional.dropout(weights, p=0.0, training=False)
+    return (weights @ value * scores.logsumexp(-1, keepdim=True).sigmoid()).transpose(1, 2).contiguous(), weights
+
+
+def test_sinks(run_of: RunOf, decide: Decide, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run_of("llama", **TWO)
+    assert decide("attention-sink", whole).verdict == decide("sink-scaled-heads", whole).verdict == "no"
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", sinking_attention)
+    run = run_of("llama", change=lambda module: None)
+    assert decide("attention-sink", run).blocks == [0, 1, 2]
+    assert decide("sink-scaled-heads", run).verdict == "no"
+    monkeypatch.setattr(modeling_llama, "eager_attention_forward", scaling_attention)
+    run = run_of("llama", change=lambda module: None)
+    assert decide("attention-sink", run).verdict == "no"
+    assert decide("sink-scaled-heads", run).blocks == [0, 1, 2]
+
+
+def test_output_gate_and_sub_norm(run_of: RunOf, decide: Decide) -> None:
+    def gate(attention: Any) -> None:
+        attention.o_proj.register_forward_pre_hook(
+            lambda _, args: (args[0] * torch.linspace(0.1, 0.9, args[0].shape[-1]),)
+        )
+
+    def norm(attention: Any) -> None:
+        attention.o_proj.register_forward_pre_hook(
+            lambda _, args: (nn.functional.rms_norm(args[0], args[0].shape[-1:]),)
+        )
+
+    gated, normed, whole = (
+        run_of("llama", change=attentions(gate)),
+        run_of("llama", change=attentions(norm)),
+        run_of("llama", **TWO),
+    )
+    assert decide("output-gate", gated).blocks == [0, 1, 2]
+    assert decide("sub-norms", gated).verdict == "no"
+    assert decide("output-gate", normed).verdict == "no"
+    assert decide("sub-norms", normed).measured["in"] == ["attention"]
+    assert decide("output-gate", whole).verdict == decide("sub-norms", whole).verdict == "no"
+
+
+def test_sub_norm_in_the_mlp(run_of: RunOf, decide: Decide) -> None:
+    def norm(module: Any) -> None:
+        down = module.model.layers[1].mlp.down_proj
+        down.register_forward_pre_hook(lambda _, args: (nn.functional.rms_norm(args[0], args[0].shape[-1:]),))
+
+    found = decide("sub-norms", run_of("llama", change=norm))
+    assert found.blocks == [1] and found.measured["in"] == ["MLP"]
+
+
+def test_sliding_window(run_of: RunOf, decide: Decide) -> None:
+    found = decide("sliding-window", run_of("gemma3_text"))
+    assert (found.blocks, found.measured["window"], found.explained) == ([0, 2], 6, {"window": "sliding_window"})
+    assert decide("sliding-window", run_of("gemma3_text", sliding_window=9)).measured["window"] == 9
+    full = run_of("gemma3_text", layer_types=["full_attention"] * 4)
+    assert decide("sliding-window", full).verdict == "no"
+    assert decide("chunked-attention", run_of("gemma3_text")).verdict == "no"
+
+
+def test_a_window_that_the_config_names_and_the_class_ignores(run_of: RunOf, decide: Decide) -> None:
+    run = run_of("llama", sliding_window=6, **TWO)
+    assert run.model.text_config.sliding_window == 6
+    assert decide("sliding-window", run).verdict == "no"
+
+
+def test_a_window_longer_than_any_prompt_that_is_run(run_of: RunOf, decide: Decide) -> None:
+    assert decide("sliding-window", run_of("gemma3_text", sliding_window=5000)).verdict == "inconclusive"
+
+
+def test_chunked_attention(run_of: RunOf, decide: Decide) -> None:
+    found = decide("chunked-attention", run_of("llama4_text"))
+    assert (found.blocks, found.measured["chunk"]) == ([0, 1, 2, 4, 5, 6], 8)
+    assert decide("sliding-window", run_of("llama4_text")).verdict == "no"
+    assert decide("chunked-attention", run_of("llama", **TWO)).verdict == "no"
+
+
+def test_sparse_attention(run_of: RunOf, decide: Decide) -> None:
+    def choose(kwargs: dict[str, Any]) -> dict[str, Any]:
+        mask, hidden = kwargs["attention_mask"], kwargs["hidden_states"]
+        dropped = (hidden[:, :, 0] < -0.5)[:, None, None] & ~torch.eye(mask.shape[-1], dtype=torch.bool)
+        return {"attention_mask": mask.masked_fill(dropped, torch.finfo(mask.dtype).min)}
+
+    assert decide("sparse-attention", run_of("llama", change=with_keywords(choose))).verdict == "yes"
+    assert decide("sparse-attention", run_of("llama", **TWO)).verdict == "no"
+
+
+def test_images_seen_both_ways(run_of: RunOf, decide: Decide) -> None:
+    found = decide("bidirectional-images", run_of("gemma3_text", "tiny-vision"))
+    assert found.blocks == [0, 1, 2, 3] and found.measured["needs"] == "token_type_ids"
+    assert decide("bidirectional-images", run_of("gemma4_text", "tiny-vision")).verdict == "no"
+    assert decide("bidirectional-images", run_of("gemma3_text")).verdict == "n/a"
+
+
+def test_nope_blocks(run_of: RunOf, decide: Decide) -> None:
+    assert decide("nope-blocks", run_of("llama4_text")).blocks == [3, 7]
+    assert decide("nope-blocks", run_of("llama4_text", no_rope_layers=[1] * 8)).verdict == "no"
+
+
+def turning(pairs: int) -> Callable[[Any], None]:
+    """Leaves all but the first pairs where they are."""
+
+    def hook(_: nn.Module, __: Any, out: Any) -> Any:
+        if isinstance(out, torch.Tensor):
+            return torch.cat([out[..., :pairs], torch.ones_like(out[..., pairs:])], dim=-1)
+        cos, sin = out
+        still = torch.arange(cos.shape[-1]) % (cos.shape[-1] // 2) >= pairs
+        return cos.masked_fill(still, 1.0), sin.masked_fill(still, 0.0)
+
+    return lambda module: module.model.rotary_emb.register_forward_hook(hook)
+
+
+def test_partial_rotary(run_of: RunOf, decide: Decide) -> None:
+    run = run_of("llama4_text", change=turning(2))
+    found = decide("partial-rotary", run)
+    assert found.blocks == [0, 1, 2, 4, 5, 6] and found.measured["share"] == 0.5
+    assert decide("proportional-rotary", run).verdict == "no"
+    assert decide("partial-rotary", run_of("llama4_text")).verdict == "no"
+
+
+def test_partial_rotary_that_the_config_names_and_the_class_ignores(run_of: RunOf, decide: Decide) -> None:
+    run = run_of("llama", "tiny-mha", partial_rotary_factor=0.5)
+    assert decide("partial-rotary", run).verdict == decide("proportional-rotary", run).verdict == "no"
+
+
+def test_proportional_rotary(run_of: RunOf, decide: Decide) -> None:
+    found = decide("proportional-rotary", run_of("gemma4_text"))
+    assert found.blocks == [1, 3, 5, 7] and found.measured["share"] == 0.25
+    assert set(found.explained) == {"share", "base"}
+    assert decide("partial-rotary", run_of("gemma4_text")).verdict == "no"
+    assert decide("proportional-rotary", run_of("llama", "tiny-mha")).verdict == "no"
+    assert decide("proportional-rotary", run_of("llama", "tiny-mha", change=turning(2))).blocks == [0, 1, 2]
+
+
+def test_interleaved_rotary(run_of: RunOf, decide: Decide) -> None:
+    assert decide("interleaved-rotary", run_of("llama4_text")).blocks == [0, 1, 2, 4, 5, 6]
+    assert decide("interleaved-rotary", run_of("llama", **TWO)).verdict == "no"
+
+
+def test_rotary_bases_and_rescaling(run_of: RunOf, decide: Decide) -> None:
+    found = decide("rotary-bases", run_of("gemma3_text"))
+    assert found.verdict == "yes" and sorted(found.measured.values()) == [10000, 1000000]
+    assert decide("rotary-bases", run_of("llama", "tiny-mha")).verdict == "no"
+    found = decide("rescaled-rotary", run_of("llama", **TWO))
+    assert found.blocks == [0, 1] and found.explained == {"slowed_at_most": "rope_parameters.factor"}
+    assert decide("rescaled-rotary", run_of("llama", "tiny-mha")).verdict == "no"
+
+
+def test_attention_temperature(run_of: RunOf, decide: Decide) -> None:
+    found = decide("attention-temperature", run_of("llama4_text"))
+    assert found.blocks == [3, 7] and found.explained == {"step": "floor_scale", "scale": "attn_scale"}
+    assert decide("attention-temperature", run_of("llama4_text", attn_temperature_tuning=False)).verdict == "no"
+    assert decide("attention-temperature", run_of("llama", **TWO)).verdict == "no"
+
+
+def test_position_embeddings(run_of: RunOf, decide: Decide) -> None:
+    def add(module: Any) -> None:
+        table = torch.randn(64, 48, generator=torch.Generator().manual_seed(0))
+        module.model.layers[0].register_forward_pre_hook(
+            lambda _, args: (args[0] + table[: args[0].shape[1]], *args[1:])
+        )
+
+    assert decide("position-embeddings", run_of("llama", change=add)).verdict == "yes"
+    assert decide("position-embeddings", run_of("llama", **TWO)).verdict == "no"
