@@ -77,42 +77,105 @@ def forget_the_softcap(patch: pytest.MonkeyPatch) -> None:
 
 MUTATIONS: dict[str, tuple[str, str, Mutation]] = {
     "the norm before the attention read after it": (
-        "gemma4_text", "tiny", move("gemma4_text", "Gemma4TextDecoderLayer", "attention_norm_output", "post_attention_layernorm.output")),
+        "gemma4_text",
+        "tiny",
+        move("gemma4_text", "Gemma4TextDecoderLayer", "attention_norm_output", "post_attention_layernorm.output"),
+    ),
     "the stream inside a sandwich block read where Llama has it": (
-        "gemma4_text", "tiny", move("gemma4_text", "Gemma4TextDecoderLayer", "layer_mid", "post_attention_layernorm.input")),
+        "gemma4_text",
+        "tiny",
+        move("gemma4_text", "Gemma4TextDecoderLayer", "layer_mid", "post_attention_layernorm.input"),
+    ),
     "the norm before the MLP read at the norm after it": (
-        "gemma4_text", "tiny", move("gemma4_text", "Gemma4TextDecoderLayer", "mlp_norm_output", "post_feedforward_layernorm.output")),
+        "gemma4_text",
+        "tiny",
+        move("gemma4_text", "Gemma4TextDecoderLayer", "mlp_norm_output", "post_feedforward_layernorm.output"),
+    ),
     "a contribution read before its norm": (
-        "gemma4_text", "tiny", move("gemma4_text", "Gemma4TextAttention", "attention_output", "output[0]")),
+        "gemma4_text",
+        "tiny",
+        move("gemma4_text", "Gemma4TextAttention", "attention_output", "output[0]"),
+    ),
     "the per-layer branch read before its norm": (
-        "gemma4_text", "tiny", move("gemma4_text", "Gemma4TextDecoderLayer", "per_layer_output", "per_layer_projection.output")),
+        "gemma4_text",
+        "tiny",
+        move("gemma4_text", "Gemma4TextDecoderLayer", "per_layer_output", "per_layer_projection.output"),
+    ),
     "the block's scalar dropped": ("gemma4_text", "tiny", drop_the_scalar),
     "the softcap forgotten": ("gemma4_text", "tiny", forget_the_softcap),
     "head outputs and premix from the wrong blocks' side: keys and values swapped": (
-        "llama", "tiny-mha", swap("llama", "LlamaAttention", "attention_keys", "attention_values")),
-    "queries and keys swapped": ("llama", "tiny-mha", swap("llama", "LlamaAttention", "attention_queries", "attention_keys")),
+        "llama",
+        "tiny-mha",
+        swap("llama", "LlamaAttention", "attention_keys", "attention_values"),
+    ),
+    "queries and keys swapped": (
+        "llama",
+        "tiny-mha",
+        swap("llama", "LlamaAttention", "attention_queries", "attention_keys"),
+    ),
     "the pattern read before the softmax": (
-        "llama", "tiny", move("llama", "LlamaAttention", "attention_probabilities", "source.attention_interface_1.source.nn_functional_softmax_0.input")),
+        "llama",
+        "tiny",
+        move(
+            "llama",
+            "LlamaAttention",
+            "attention_probabilities",
+            "source.attention_interface_1.source.nn_functional_softmax_0.input",
+        ),
+    ),
     "the pattern's rows not normalised": ("llama", "tiny", leave_rows_unnormalised),
-    "the activation read before the activation function": ("llama", "tiny", move("llama", "LlamaMLP", "mlp_activation", "gate_proj.output")),
+    "the activation read before the activation function": (
+        "llama",
+        "tiny",
+        move("llama", "LlamaMLP", "mlp_activation", "gate_proj.output"),
+    ),
     "activation and neurons swapped": ("llama", "tiny", swap("llama", "LlamaMLP", "mlp_activation", "mlp_neurons")),
-    "the final norm's output read at its input": ("llama", "tiny", move("llama", "", "final_norm_output", "norm.input")),
-    "the head's output read after the softcap": ("gemma4_text", "tiny", move("gemma4_text", "", "lm_head_output", "output['logits']")),
+    "the final norm's output read at its input": (
+        "llama",
+        "tiny",
+        move("llama", "", "final_norm_output", "norm.input"),
+    ),
+    "the head's output read after the softcap": (
+        "gemma4_text",
+        "tiny",
+        move("gemma4_text", "", "lm_head_output", "output['logits']"),
+    ),
     "the router's logits read after its softmax": (
-        "gemma4_text", "tiny-moe", move("gemma4_text", "Gemma4TextMLP", "router_logits", "parent.router.output[0]")),
+        "gemma4_text",
+        "tiny-moe",
+        move("gemma4_text", "Gemma4TextMLP", "router_logits", "parent.router.output[0]"),
+    ),
     "the dense and the routed half of a mixture swapped": (
-        "gemma4_text", "tiny-moe", swap("gemma4_text", "Gemma4TextMLP", "shared_expert_output", "routed_output")),
+        "gemma4_text",
+        "tiny-moe",
+        swap("gemma4_text", "Gemma4TextMLP", "shared_expert_output", "routed_output"),
+    ),
     "the shared expert and the routed sum swapped": (
-        "llama4_text", "tiny-interleaved", swap("llama4_text", "Llama4TextMoe", "shared_expert_output", "routed_output")),
+        "llama4_text",
+        "tiny-interleaved",
+        swap("llama4_text", "Llama4TextMoe", "shared_expert_output", "routed_output"),
+    ),
     "the mixture's output taken for its shared expert's": (
-        "llama4_text", "tiny-interleaved", move("llama4_text", "Llama4TextMoe", "mlp_output", "shared_experts.output")),
+        "llama4_text",
+        "tiny-interleaved",
+        move("llama4_text", "Llama4TextMoe", "mlp_output", "shared_experts.output"),
+    ),
     "the tower's output read before its final norm": (
-        "llama4_text", "tiny-vision", move("llama4_text", "Llama4VisionModel", "tower_output", "norm.input")),
+        "llama4_text",
+        "tiny-vision",
+        move("llama4_text", "Llama4VisionModel", "tower_output", "norm.input"),
+    ),
     "the patch embeddings read after the class row was added": (
-        "llama4_text", "tiny-vision", move("llama4_text", "Llama4VisionModel", "patch_embeddings", "layernorm_pre.input")),
+        "llama4_text",
+        "tiny-vision",
+        move("llama4_text", "Llama4VisionModel", "patch_embeddings", "layernorm_pre.input"),
+    ),
     "a tower's contribution read before its norm": (
-        "gemma4_text", "tiny-vision", move("gemma4_text", "Gemma4VisionMLP", "mlp_output", "output")),
-}  # fmt: skip
+        "gemma4_text",
+        "tiny-vision",
+        move("gemma4_text", "Gemma4VisionMLP", "mlp_output", "output"),
+    ),
+}
 
 
 @contextmanager

@@ -10,15 +10,10 @@ import pytest
 
 from probe.store import read_json, record_path
 
-SPECIMENS = {"gemma4_text": "google/gemma-4-E2B-it", "llama4_text": "meta-llama/Llama-4-Scout-17B-16E-Instruct"}
-
-MOVED = {
-    ("llama4_text", "model.layers[i].mlp", "mlp_activation"): (
-        "act_fn.output",
-        "every block of Scout is a mixture, so this row has no block; the shared expert is a host of its own and has it",
-    ),
+SPECIMENS = {
+    "gemma4_text": "google/gemma-4-E2B-it",
+    "llama4_text": "meta-llama/Llama-4-Scout-17B-16E-Instruct",
 }
-"""Rows that the installed transformers or our reading of the tree put elsewhere, with the reason. Checked to differ."""
 
 UNCONDITIONAL = (
     "attention_queries attention_keys attention_values attention_head_outputs".split(),
@@ -93,6 +88,5 @@ def test_the_blocks_of_gemma_4_e2b_are_the_specimens() -> None:
     assert widths == [6144] * 15 + [12288] * 20
     assert record["block_sizes"]["head_dim"][4] == 512
     identities = {shape["identity"] for shape in record["shapes"]}
-    assert identities == {
-        "(layers[i].input + self_attn.attention_output + mlp.mlp_output + per_layer_output) * layer_scalar == layer_output"
-    }
+    terms = "layers[i].input + self_attn.attention_output + mlp.mlp_output + per_layer_output"
+    assert identities == {f"({terms}) * layer_scalar == layer_output"}

@@ -1,0 +1,97 @@
+"""Records: made twice they are the same bytes, and the committed ones are what a probe finds now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from probe.checkpoints import Target, load, targets
+from probe.errors import ProbeError
+from probe.measure import evidence, record
+from probe.measure.record import probe_target
+from probe.schema import Record
+from probe.standard import StandardizedTransformer
+from probe.store import canonical, read_json, record_path
+
+FAMILIES = ("gemma3_text", "gemma4_text", "llama", "llama4_text")
+BUILT = [target for family in FAMILIES for target in targets(family) if target.kind != "weights"]
+
+
+def _forget() -> None:
+    record._twin.cache_clear()
+    record._found.clear()
+
+
+@pytest.mark.parametrize("name", ["tiny-vision", "google/gemma-4-26B-A4B"])
+def test_two_probes_give_the_same_bytes(name: str) -> None:
+    target = next(target for target in targets("gemma4_text") if target.id == name)
+    texts = []
+    for _ in range(2):
+        _forget()
+        texts.append(canonical(probe_target(target).as_json()))
+    assert texts[0] == texts[1]
+
+
+def _without_errors(value: Any) -> Any:
+    """A record without the size of rounding errors, which is the processor's and not the model's."""
+    if isinstance(value, dict):
+        dropped = {"max_abs_error", "edit"}
+        if value.get("name", "").startswith("eager_sdpa"):
+            dropped |= {"value", "statement"}
+        return {key: _without_errors(item) for key, item in value.items() if key not in dropped}
+    if isinstance(value, list):
+        return [_without_errors(item) for item in value]
+    return value
+
+
+@pytest.mark.parametrize("target", BUILT, ids=lambda target: f"{target.family}-{target.id}")
+def test_a_committed_record_is_what_a_probe_finds(target: Target) -> None:
+    committed = read_json(record_path(target.family, target.id))
+    if committed["checkpoint"]["kind"] == "weights":
+        pytest.skip("the committed record is of real weights, which tests/measure/test_real.py runs")
+    found = probe_target(target).as_json()
+    for part in ("about", "checkpoint", "provenance", "evidence"):
+        committed.pop(part), found.pop(part)
+    assert _without_errors(committed) == _without_errors(found)
+
+
+@pytest.mark.parametrize("target", BUILT, ids=lambda target: f"{target.family}-{target.id}")
+def test_every_null_of_a_committed_record_has_its_reason_and_nothing_built_is_called_read(target: Target) -> None:
+    committed = Record.model_validate(read_json(record_path(target.family, target.id)))
+    values = [*committed.values, *(committed.vision.values if committed.vision else [])]
+    for value in values:
+        if committed.checkpoint.kind == "config" and value.hf is not None:
+            assert value.reads is None and value.edits is None and value.shape is None and value.why
+        if committed.checkpoint.kind == "tiny" and value.hf is not None:
+            assert value.reads is True, value.name
+            assert value.edits is True or value.why, value.name
+
+
+def test_a_config_whose_blocks_no_twin_has_is_refused_with_what_to_do() -> None:
+    target = next(target for target in targets("llama4_text") if target.id.endswith("FP8"))
+    model = StandardizedTransformer(load(target))
+    mixture = model.layers[1]._module
+    mixture.feed_forward.add_module("second_shared_expert", type(mixture.feed_forward.shared_expert)(model.text_config))
+    with pytest.raises(ProbeError, match="No tiny twin of llama4_text has the class .* all the block shapes"):
+        record._twin_for(model)
+
+
+def test_the_likest_twin_stands_behind_a_config() -> None:
+    behind = {
+        target.id: read_json(record_path(target.family, target.id))["evidence"]["twin"]
+        for target in BUILT
+        if target.kind == "config" and target.family == "llama" and target.id.startswith("meta-llama")
+    }
+    assert behind["meta-llama/Llama-3.1-8B-Instruct"] == "tiny"
+    assert behind["meta-llama/Llama-3.2-1B-Instruct"] == "tiny-tied"
+    assert behind["meta-llama/Llama-2-7b-chat-hf"] == "tiny-mha"
+
+
+def test_differing_flags_are_told() -> None:
+    target = next(target for target in targets("gemma4_text") if target.id == "google/gemma-4-E4B-it")
+    model = StandardizedTransformer(load(target))
+    _, behind, blocks, tower = record._twin_for(model)
+    assert isinstance(behind, evidence.Evidence)
+    assert len(blocks) == 42 and tower is not None
+    assert any("use_double_wide_mlp" in entry for entry in behind.differs)
