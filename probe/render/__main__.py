@@ -22,12 +22,16 @@ def main(arguments: list[str] | None = None) -> int:
             sub.add_argument("--host", default="127.0.0.1", help="address to serve on")
             sub.add_argument("--no-build", action="store_true", help="serve what was built before")
     options = parser.parse_args(arguments)
+
+    def make() -> None:
+        built = build(options.records, options.site)
+        print(f"Built {built.pages} pages from {built.records} records in {built.seconds:.1f} s: {built.directory}")
+
     try:
-        if options.verb == "build" or not options.no_build:
-            built = build(options.records, options.site)
-            print(f"Built {built.pages} pages from {built.records} records in {built.seconds:.1f} s: {built.directory}")
-        if options.verb == "serve":
-            serve(options.site, options.host, options.port)
+        if options.verb == "build":
+            make()
+        else:
+            serve(options.site, options.host, options.port, (lambda: None) if options.no_build else make)
     except ProbeError as error:
         print(error, file=sys.stderr)
         return error.status

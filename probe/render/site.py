@@ -7,6 +7,7 @@ import http.server
 import logging
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,15 +57,16 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         """Says nothing: a served page is no news."""
 
 
-def serve(site: Path | None = None, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serves the built site until interrupted, and prints its address.
+def serve(site: Path | None, host: str, port: int, prepare: Callable[[], None]) -> None:
+    """Serves the site until interrupted, and prints its address.
+
+    Args:
+        prepare: called once the port is had and before it serves; builds the site for that address.
 
     Raises:
         ProbeError: nothing is built, or the port is taken.
     """
     directory = site or ROOT / "site"
-    if not (directory / "index.html").is_file():
-        raise ProbeError(f"There is no site at {directory}; build it first.")
     handler = functools.partial(_Quiet, directory=str(directory))
     try:
         server = http.server.ThreadingHTTPServer((host, port), handler)
@@ -73,5 +75,10 @@ def serve(site: Path | None = None, host: str = "127.0.0.1", port: int = 8000) -
             f"Port {port} cannot be served on {host} ({error.strerror}); choose another with --port."
         ) from error
     with server:
-        print(f"http://{host}:{server.server_address[1]}/", flush=True)
+        address = f"http://{host}:{server.server_address[1]}/"
+        os.environ.setdefault("SITE_URL", address)
+        prepare()
+        if not (directory / "index.html").is_file():
+            raise ProbeError(f"There is no site at {directory}; build it first.")
+        print(address, flush=True)
         server.serve_forever()

@@ -22,11 +22,14 @@ document.querySelector(".md-search")?.setAttribute("aria-label", "Search")
 if (window.document$) window.document$.subscribe(attach)
 else attach()
 
+// On paper every quirk is open. Those of one name close each other, so the name goes first.
 let folded = []
 addEventListener("beforeprint", () => {
   folded = [...document.querySelectorAll(".quirk:not([open]), .experiments details:not([open])")]
-  for (const details of folded) details.toggleAttribute("open", true)
+  for (const details of document.querySelectorAll(".quirk")) details.removeAttribute("name")
+  for (const details of folded) details.open = true
 })
 addEventListener("afterprint", () => {
-  for (const details of folded) details.removeAttribute("open")
+  for (const details of folded) details.open = false
+  for (const details of document.querySelectorAll(".quirk")) details.setAttribute("name", "quirk")
 })

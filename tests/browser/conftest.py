@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import os
 import subprocess
 import sys
 import threading
@@ -33,15 +34,18 @@ class _Silent(http.server.SimpleHTTPRequestHandler):
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the served site."""
     records, site = tmp_path_factory.mktemp("records"), tmp_path_factory.mktemp("site")
-    for command in (
-        ["-m", "tests.render.fixture", str(records)],
-        ["-m", "probe.render", "build", "--records", str(records), "--site", str(site)],
-    ):
-        subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Silent, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
+    handler = functools.partial(_Silent, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        for command in (
+            ["-m", "tests.render.fixture", str(records)],
+            ["-m", "probe.render", "build", "--records", str(records), "--site", str(site)],
+        ):
+            environment = {**os.environ, "SITE_URL": f"{url}/"}
+            subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True, capture_output=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield url
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

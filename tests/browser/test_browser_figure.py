@@ -137,7 +137,7 @@ def test_a_click_on_a_tick_picks_its_block(open_page: Open) -> None:
     page = open_page(SCOUT)
     ticks = page.locator("[data-name=text] .ticks i")
     assert ticks.count() == 48
-    page.locator("[data-name=text] .bench").scroll_into_view_if_needed()
+    page.locator("[data-name=text] .track").evaluate("track => track.scrollIntoView({ block: 'center' })")
     for index in (0, 3, 20, 47):
         box = ticks.nth(index).bounding_box()
         assert box
@@ -248,5 +248,7 @@ def test_a_tap_pins_and_the_card_stays_on_the_screen(open_page: Open) -> None:
     expect(page.locator(TITLE.format("text"))).to_have_text("attention_keys")
     box = pane.bounding_box()
     assert box and box["x"] >= 0 and box["x"] + box["width"] <= 360 and box["height"] < 740 * 0.6
+    part_box = link.bounding_box()
+    assert part_box and part_box["y"] + part_box["height"] <= box["y"], "the card covers what it is about"
     page.locator("[data-name=text] [data-close]").tap()
     expect(pane).to_be_hidden()

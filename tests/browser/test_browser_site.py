@@ -153,6 +153,7 @@ def test_print_shows_the_drawings_and_no_controls(open_page: Open) -> None:
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen")
     expect(page.locator(".hero .quirk-card").first).to_be_hidden()
+    page.evaluate("window.shifts = []")
 
 
 def test_reduced_motion_moves_nothing(open_page: Open) -> None:

@@ -55,8 +55,13 @@ class BlockFigure {
     this.root.addEventListener("pointerover", event => {
       if (event.pointerType !== "touch" && part(event) && !this.pinned) this.show(target(part(event)))
     })
+    // A finger focuses before it clicks; a card that opened in between would catch the click.
+    let touching = false
+    this.root.addEventListener("pointerdown", event => { touching = event.pointerType === "touch" })
     this.root.addEventListener("focusin", event => {
-      if (part(event) && !this.pinned) this.show(target(part(event)))
+      if (!part(event) || touching) return
+      if (!this.pinned) this.show(target(part(event)))
+      this.uncover(part(event))
     })
     this.root.addEventListener("pointerleave", event => {
       if (event.pointerType !== "touch" && !this.pinned) this.clear()
@@ -64,11 +69,15 @@ class BlockFigure {
     this.root.addEventListener("click", event => {
       if (event.target.closest("[data-close]")) return this.release()
       const link = part(event)
+      touching = false
       if (!link || event.metaKey || event.ctrlKey) return
       event.preventDefault()
       event.stopPropagation()
       if (this.pinned === target(link)) this.release()
-      else this.pin(target(link))
+      else {
+        this.pin(target(link))
+        this.uncover(link)
+      }
     })
     this.root.addEventListener("keydown", event => {
       if (part(event)) this.walk(event, part(event))
@@ -125,6 +134,12 @@ class BlockFigure {
     this.card.replaceChildren(...(source.matches("tr") ? this.valueCard(source) : this.partCard(source)))
     const role = [...(this.drawn(id) ?? source).classList].find(name => name.startsWith("r-"))
     this.card.className = `pane-card ${role ?? ""}`
+    if (this.pinned === id) {
+      const close = element("button", "unpin")
+      close.type = "button"
+      close.dataset.close = ""
+      this.card.prepend(close)
+    }
     this.card.hidden = false
     this.hint.hidden = true
     this.pane.classList.add("has-card")
@@ -168,13 +183,14 @@ class BlockFigure {
       link.href = `#${row}`
       foot.append(link)
     }
-    if (this.pinned === this.shown) {
-      const close = element("button", "unpin")
-      close.type = "button"
-      close.dataset.close = ""
-      foot.append(close)
-    }
     return foot
+  }
+
+  // On a small screen the card lies over the bottom of the page: what it is about moves up from behind it.
+  uncover(link) {
+    if (getComputedStyle(this.pane).position !== "fixed") return
+    const hidden = link.getBoundingClientRect().bottom + 12 - this.pane.getBoundingClientRect().top
+    if (hidden > 0) scrollBy(0, hidden)
   }
 
   mark() {
