@@ -10,7 +10,7 @@ from probe.render.context import Host, Row, Values
 from probe.render.roles import value_role
 from probe.render.standing import Standing
 from probe.render.text import anchor, figure, some_blocks
-from probe.schema import HfPath, Shape, Value
+from probe.schema import HfPath, Record, Shape, Value
 
 
 def code(text: str) -> Markup:
@@ -50,7 +50,7 @@ def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Seque
         state_text=_state_text(value, state, standing, twin),
         where=some_blocks(value.blocks, len(blocks)) if in_block and len(value.blocks or []) != len(blocks) else "",
         show=f"#{'vision-' if vision else ''}block-{first}.{anchor(value.host, value.name)}" if in_block else None,
-        card=_card(value, state, standing, twin, len(blocks)),
+        card=_card(value, state, standing, twin, len(blocks), _sizes(value, standing.record, shapes)),
     )
 
 
@@ -64,11 +64,28 @@ def _state_text(value: Value, state: str, standing: Standing, twin: Value | None
     return "read and edited" if value.edits else "read" if value.edits is False else "read, edit not run"
 
 
-def _card(value: Value, state: str, standing: Standing, twin: Value | None, total: int) -> list[tuple[str, Markup]]:
+def _sizes(value: Value, record: Record, shapes: Sequence[Shape]) -> str:
+    """The value's dims with their numbers; several where blocks differ: ``[batch, 8, seq, 256 or 512]``."""
+    whole = record.sizes | (record.vision.sizes if record.vision and value.host.startswith("model.vision") else {})
+    out = []
+    for dim in value.dims:
+        found = (
+            {shape.sizes.get(dim, whole.get(dim)) for shape in shapes}
+            if "layers[i]" in value.host
+            else {whole.get(dim)}
+        )
+        sizes = sorted(size for size in found if size is not None)
+        out.append(" or ".join(map(str, sizes)) or dim)
+    return f"[{', '.join(out)}]"
+
+
+def _card(
+    value: Value, state: str, standing: Standing, twin: Value | None, total: int, sizes: str
+) -> list[tuple[str, Markup]]:
     dims = " ".join(value.dims)
     card: list[tuple[str, Markup]] = []
     if value.dims:
-        card.append(("here", Markup('<code data-dims="{}">[{}]</code>').format(dims, ", ".join(value.dims))))
+        card.append(("sizes", Markup('<code data-dims="{}">{}</code>').format(dims, sizes)))
     measured = value if value.shape is not None else twin
     if measured and measured.shape is not None:
         on = "" if measured is value else f" on {standing.twin_id}"

@@ -155,6 +155,12 @@ def test_a_built_checkpoint_without_a_twins_record_claims_nothing(site: Site) ->
     assert "moved a logit" not in html
 
 
+def test_sizes_that_differ_between_blocks_are_all_given(site: Site) -> None:
+    html = article(site.page("gemma4_text/"))
+    row = re.search(r'<tr id="v-layers-self_attn-attention_queries".*?</tr>', html, re.S)
+    assert row and "[batch, 8, seq, 256 or 512]" in row[0]
+
+
 def test_the_selector_lists_missing_checkpoints_with_their_reason(site: Site) -> None:
     html = re.search(r'<nav class="selector".*?</nav>', site.page("gemma4_text/"), re.S)
     assert html

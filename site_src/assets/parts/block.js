@@ -154,8 +154,9 @@ class BlockFigure {
     const facts = row.querySelector(".card-facts").cloneNode(true)
     const sizes = JSON.parse(this.shape.dataset.sizes)
     for (const dims of facts.querySelectorAll("[data-dims]")) {
+      if (!host.includes("layers[i]")) continue
       dims.textContent = `[${dims.dataset.dims.split(" ").map(dim => sizes[dim] ?? dim).join(", ")}]`
-      dims.closest("div").querySelector("dt").textContent = host.includes("layers[i]") ? `block ${this.index}` : "sizes"
+      dims.closest("div").querySelector("dt").textContent = `block ${this.index}`
     }
     const out = [element("p", host.replace("[i]", `[${this.index}]`), "host"), title, element("p", "", "layout"),
       element("p", row.querySelector(".description").textContent, "description")]
