@@ -22,7 +22,10 @@ from .tap import Change, Rows, Tap, Tapped, hooks
 Found = TypeVar("Found")
 
 LENGTH = 40
-"""Positions of a prompt of these forwards: more than any window or chunk of a twin."""
+"""Positions of a prompt that must be longer than any window or chunk of a twin."""
+
+SHORT = 12
+"""Positions of a prompt of which many copies run."""
 
 
 SCALE = 4.0
@@ -72,9 +75,9 @@ def token_ids(run: Run, length: int, rows: int = 1, seed: int = 0) -> torch.Tens
 
 
 def forward(run: Run, ids: torch.Tensor, **inputs: Any) -> Any:
-    """One forward of the text model without head or cache."""
+    """One forward of the text model without its head; without a cache, unless ``inputs`` say otherwise."""
     with torch.no_grad():
-        return decoder(run)(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs)
+        return decoder(run)(**{"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False, **inputs})
 
 
 def moved(tensor: torch.Tensor, row: int, base: int = 0) -> float:
@@ -124,7 +127,7 @@ def projections(run: Run) -> Projections:
     for index, path in enumerate(paths):
         found.noise[path], found.scaled[path] = 1 + 2 * index, 2 + 2 * index
     found.heads, found.up, found.place = (1 + 2 * len(paths) + extra for extra in range(3))
-    length = LENGTH // 2
+    length = SHORT
     found.at = length // 3
     rows = Rows(found.place + 1)
     entering: list[tuple[torch.nn.Module, Change]] = []

@@ -14,7 +14,7 @@ from ..schema import Fact
 from .answers import tolerance
 from .attention import seen
 from .cache import cache_facts
-from .extra import LENGTH, token_ids
+from .extra import SHORT, token_ids
 
 PADDING = 5
 """Positions of padding before the shorter of two prompts."""
@@ -36,8 +36,8 @@ def kernels(run: Run) -> list[Fact]:
     the left.
     """
     dtype = str(run.dtype).removeprefix("torch.")
-    plain = one_digit(_apart(run, run.inputs)[0])
-    ids = token_ids(run, LENGTH // 2, 2)
+    plain = one_digit(float((_logits(run, run.inputs, "sdpa") - run.root("logits")).abs().max()))
+    ids = token_ids(run, SHORT, 2)
     mask = torch.ones_like(ids)
     mask[1, :PADDING] = 0
     ids[1, :PADDING] = run.model.text_config.pad_token_id or 0
@@ -75,16 +75,15 @@ def kernels(run: Run) -> list[Fact]:
 
 
 def _apart(run: Run, inputs: dict[str, Any]) -> tuple[float, float]:
-    """Largest difference of the logits under eager and sdpa, where the mask is one and where it is zero (0 where it
-    nowhere is).
-    """
-    logits = []
-    for attn in ("eager", "sdpa"):
-        with implementation(run.model._module, attn), torch.no_grad():
-            logits.append(run.model._module(**inputs, use_cache=False).logits.float())
-    difference = (logits[0] - logits[1]).abs().amax(-1)
+    """Largest difference of the logits under eager and sdpa, where the mask is one and where it is zero."""
+    difference = (_logits(run, inputs, "eager") - _logits(run, inputs, "sdpa")).abs().amax(-1)
     real = inputs["attention_mask"].bool()
-    return float(difference[real].max()), float(difference[~real].max()) if bool((~real).any()) else 0.0
+    return float(difference[real].max()), float(difference[~real].max())
+
+
+def _logits(run: Run, inputs: dict[str, Any], attn: str) -> torch.Tensor:
+    with implementation(run.model._module, attn), torch.no_grad():
+        return run.model._module(**inputs, use_cache=False).logits.float()
 
 
 def score_scales(run: Run) -> list[Fact]:

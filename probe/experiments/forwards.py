@@ -6,17 +6,21 @@ Like that of :mod:`probe.experiments.extra`, each is run at most once for a run,
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from ..measure.checks import HIDDEN
 from ..measure.run import Run
 from .answers import entry
-from .extra import LENGTH, attentions, forward, noisy, once, times, token_ids
+from .extra import LENGTH, SHORT, attentions, forward, noisy, once, times, token_ids
 from .tap import Change, Rows, Tap, Tapped, hooks
 
 AFFORDABLE = 1240
 """Most positions that are run to see past a window."""
+
+PLACES = 24
+"""Positions of the prompt of :func:`positions`: more than the steps in which a twin's attention changes with them."""
 
 SHIFTS = (0, 1, 16, 1024, 65536)
 """By how many positions the rows of :func:`positions` are moved."""
@@ -41,7 +45,7 @@ def positions(run: Run) -> Positions:
     """One forward whose rows move the positions and keep every attention's input."""
     every = attentions(run)
     start = torch.tensor([*SHIFTS, 0], device=run.model.device)[:, None]
-    ids = token_ids(run, LENGTH, len(SHIFTS) + 1)
+    ids = token_ids(run, PLACES, len(SHIFTS) + 1)
     last = len(SHIFTS)
     rows = Rows(last + 1)
     entering: list[tuple[torch.nn.Module, Change]] = []
@@ -53,7 +57,7 @@ def positions(run: Run) -> Positions:
             ]
     tap = Tap(every)
     with hooks(entering), tap:
-        forward(run, ids, position_ids=start + torch.arange(LENGTH, device=run.model.device)[None])
+        forward(run, ids, position_ids=start + torch.arange(PLACES, device=run.model.device)[None])
     return Positions(tap.blocks)
 
 
@@ -97,8 +101,8 @@ def streams(run: Run) -> Streams:
         for name, child in block.named_children():
             if any(True for _ in child.parameters()):
                 leaving.append((child, rows.keep(found.children, (index, name))))
-    ids = token_ids(run, LENGTH // 2, found.rows)
-    ids[found.ids] = token_ids(run, LENGTH // 2, seed=1)[0]
+    ids = token_ids(run, SHORT, found.rows)
+    ids[found.ids] = token_ids(run, SHORT, seed=1)[0]
     tap = Tap(run.text.envoys)
     with hooks(entering, leaving), tap:
         forward(run, ids)
@@ -106,35 +110,65 @@ def streams(run: Run) -> Streams:
     return found
 
 
+Stored = list[tuple[int, int]]
+"""For each block the bytes a cache holds, and the number of positions kept."""
+
+GROWTH = 4
+"""Tokens by which a cache is continued."""
+
+
 @dataclass
 class Masks:
     """What every query of every block may attend to: ``[query, key]`` over a prompt of ``length`` positions, or None.
 
     ``other`` is the same on a prompt of other tokens of :data:`LENGTH` positions. ``unseen`` names the config's windows
-    and chunks that are longer than the longest prompt run.
+    and chunks that are longer than the longest prompt run. ``caches`` is what a cache held after the prompt, and after
+    :data:`GROWTH` more tokens.
     """
 
     visible: list[torch.Tensor | None]
     other: list[torch.Tensor | None]
     length: int
     unseen: dict[str, int]
+    caches: tuple[Stored, Stored]
 
 
 @once
 def masks(run: Run) -> Masks:
-    """Two forwards: on a prompt longer than any window the config names, where that is affordable, and on other
-    tokens.
-    """
+    """A prompt longer than any window the config names, where affordable, its continuation, and other tokens."""
     named = {name: entry(run, name) for name in ("sliding_window", "attention_chunk_size")}
     sizes = {name: int(size) for name, size in named.items() if isinstance(size, int)}
     length = max([LENGTH, *(size + LENGTH for size in sizes.values() if size + LENGTH <= AFFORDABLE)])
+    long, other = Tap(attentions(run), softmax=_visible), Tap(attentions(run), softmax=_visible)
+    with long:
+        out = forward(run, token_ids(run, length), use_cache=True)
+    name = "cache" if getattr(out, "cache", None) is not None else "past_key_values"
+    cache = getattr(out, name)
+    before = contents(cache, len(run.text))
+    mask = torch.ones(1, length + GROWTH, dtype=torch.long, device=run.model.device)
+    forward(run, token_ids(run, GROWTH, seed=2), attention_mask=mask, use_cache=True, **{name: cache})
+    with other:
+        forward(run, token_ids(run, LENGTH, seed=1))
+    return Masks(
+        [block.softmax for block in long.blocks],
+        [block.softmax for block in other.blocks],
+        length,
+        {name: size for name, size in sizes.items() if size >= length},
+        (before, contents(cache, len(run.text))),
+    )
+
+
+def contents(cache: Any, blocks: int) -> Stored:
+    """What a cache holds of each block; nothing for a block that it has no layer for."""
     found = []
-    for ids in (token_ids(run, length), token_ids(run, LENGTH, seed=1)):
-        tap = Tap(attentions(run), softmax=_visible)
-        with tap:
-            forward(run, ids)
-        found.append([block.softmax for block in tap.blocks])
-    return Masks(found[0], found[1], length, {name: size for name, size in sizes.items() if size >= length})
+    for layer in cache.layers:
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if keys is None or values is None or keys.numel() == 0:
+            found.append((0, 0))
+        else:
+            size = keys.numel() * keys.element_size() + values.numel() * values.element_size()
+            found.append((size, keys.shape[-2]))
+    return found + [(0, 0)] * (blocks - len(found))
 
 
 def _visible(scores: torch.Tensor, pattern: torch.Tensor) -> torch.Tensor:

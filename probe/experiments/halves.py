@@ -12,7 +12,7 @@ from ..measure.run import Run
 from ..measure.trace import Key
 from .answers import per_block
 from .base import Quirk, Verdict, some
-from .extra import LENGTH, decoder, token_ids
+from .extra import SHORT, decoder, token_ids
 from .tap import removed
 
 
@@ -35,7 +35,7 @@ def _cast(run: Run) -> list[torch.dtype | None]:
     module = decoder(run)
     half = {name: tensor.to(torch.bfloat16) for name, tensor in _saved(module) if tensor.is_floating_point()}
     found: dict[int, torch.dtype] = {}
-    ids = token_ids(run, LENGTH // 2)
+    ids = token_ids(run, SHORT)
     call = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
     with ExitStack() as stack, torch.no_grad():
         for index, envoy in enumerate(run.text.envoys):

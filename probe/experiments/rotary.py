@@ -14,6 +14,11 @@ from .base import Measured, Quirk, Verdict, some
 from .forwards import positions
 from .turning import Rotary, rotaries
 
+RESCALED = 0.05
+"""How far a frequency must be from its base's, relative to it, to count as another."""
+
+HALF = "Frequencies are read off in float32 only: in half precision a slow rotation is lost in rounding."
+
 
 def _each(run: Run, holds: Callable[[Rotary], bool]) -> list[bool | None]:
     return [None if rotary is None else holds(rotary) for rotary in rotaries(run)]
@@ -91,6 +96,8 @@ def interleaved_rotary(run: Run) -> Verdict:
 
 def rotary_bases(run: Run) -> Verdict:
     """Fits the base of each block's frequencies: one for all blocks makes the answer no."""
+    if run.dtype is not torch.float32:
+        return Verdict("inconclusive", why=HALF)
     bases: dict[str, set[float]] = {}
     for index, rotary in enumerate(rotaries(run)):
         base = None if rotary is None else _base(run, index, rotary)
@@ -117,6 +124,8 @@ def rescaled_rotary(run: Run) -> Verdict:
     """Each frequency against ``base^(-2i / width)``: a series that starts at one radian a position makes the answer
     no.
     """
+    if run.dtype is not torch.float32:
+        return Verdict("inconclusive", why=HALF)
     found: list[bool | None] = []
     ratios: list[float] = []
     first = None
@@ -128,9 +137,9 @@ def rescaled_rotary(run: Run) -> Verdict:
         if rotary is None or not rotary.frequencies or theta is None:
             found.append(None)
             continue
-        width = len(rotary.turning) if rotary.extent == "leading" else rotary.width
-        slowed = [theta ** (-2 * pair / width) / frequency for pair, frequency in enumerate(rotary.frequencies)]
-        found.append(max(abs(ratio - 1) for ratio in slowed) > 0.01)
+        each = enumerate(rotary.frequencies)
+        slowed = [theta ** (-2 * pair / rotary.spaced) / speed for pair, speed in each if speed > 0]
+        found.append(max(abs(ratio - 1) for ratio in slowed) > RESCALED)
         if found[-1]:
             ratios += slowed
             first = index if first is None else first
