@@ -81,7 +81,7 @@ def scaled_residual_adds(run: Run) -> Verdict:
         found.append(bool(factors))
         for factor in factors:
             names.append(factor.name)
-            value = factor_value(run.text, index, factor.name, factor.kind)
+            value = factor_value(run.text, index, factor)
             values += value.flatten().tolist() if isinstance(value, torch.Tensor) else [value]
     measured: Measured = {"carried": [digits(number, 3) for number in (min(carried(run)), max(carried(run)))]}
     if names:

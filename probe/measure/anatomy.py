@@ -13,8 +13,8 @@ from typing import Literal
 
 import torch
 
-from .symbols import BlockTrace, Expression, Leaf, Opaque, Product, Stream, Sum, Symbols, contains_stream, terms
-
+from .sums import Factor, Node, ProductNode, StreamNode, SumNode, TermNode
+from .symbols import BlockTrace, Expression, Leaf, Opaque, Product, Stream, Sum, Symbols, contains_stream
 
 Topology = Literal["sequential", "parallel"]
 Kind = Literal["attention", "mixer", "mlp", "moe", "branch"]
@@ -22,14 +22,6 @@ Kind = Literal["attention", "mixer", "mlp", "moe", "branch"]
 
 class Underivable(Exception):
     """The block's output is no sum over its input and its submodules; the message says what stood in the way."""
-
-
-@dataclass(frozen=True)
-class FactorFound:
-    """Something that multiplies a term or the whole sum: a buffer's or parameter's name, or a number."""
-
-    name: str
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -45,24 +37,27 @@ class Term:
     kind: Kind
     pre_norm: str | None
     post_norm: str | None
-    factors: tuple[FactorFound, ...]
+    factors: tuple[Factor, ...]
     reads: Expression
     tensor: torch.Tensor
 
 
 @dataclass(frozen=True)
 class BlockAnatomy:
-    """One block's wiring: its terms in forward order, the factors on the whole sum, and the way it returns."""
+    """One block's wiring: its terms in the order they are added, the factors on the whole sum, the way it returns, and
+    the sum itself.
+    """
 
     terms: tuple[Term, ...]
-    factors: tuple[FactorFound, ...]
+    factors: tuple[Factor, ...]
     topology: Topology
     returns: str
+    tree: Node
 
     def signature(self) -> tuple[object, ...]:
         """What makes two blocks the same shape, sizes aside."""
         parts = tuple((t.leaf, t.hosts, t.kind, t.pre_norm, t.post_norm, t.factors) for t in self.terms)
-        return (parts, self.factors, self.topology, self.returns)
+        return (parts, self.tree, self.topology, self.returns)
 
 
 def derive(blocks: list[torch.nn.Module], forward: object) -> list[BlockAnatomy]:
@@ -82,30 +77,52 @@ def derive(blocks: list[torch.nn.Module], forward: object) -> list[BlockAnatomy]
 def _interpret(block: torch.nn.Module, trace: BlockTrace, index: int) -> BlockAnatomy:
     if trace.output is None or not contains_stream(trace.output):
         raise Underivable(f"block {index} ({type(block).__name__}) does not return a sum that has its input as a term")
-    body, sum_factors = _peel(trace.output)
-    found = []
-    for expression in terms(body):
-        if isinstance(expression, Stream):
-            continue
-        inner, factors = _peel(expression)
-        if isinstance(inner, Stream):
-            raise Underivable(f"block {index}: the stream itself is multiplied by {factors[0].name} before the add")
-        found.append(_term(block, trace, inner, factors))
+    found: list[Term] = []
+    tree = _tree(block, trace, trace.output, found, ())
     points = [id(term.reads) for term in found]
     topology: Topology = "parallel" if len(found) > 1 and len(set(points)) == 1 else "sequential"
-    return BlockAnatomy(tuple(found), sum_factors, topology, trace.returns)
+    return BlockAnatomy(tuple(found), _on_the_whole(tree), topology, trace.returns, tree)
 
 
-def _peel(expression: Expression) -> tuple[Expression, tuple[FactorFound, ...]]:
-    """Take the outermost factors off: ``(e * a) * b`` gives ``e`` and ``(a, b)``."""
-    factors: list[FactorFound] = []
-    while isinstance(expression, Product) and isinstance(expression.factor, Opaque):
-        factors.insert(0, FactorFound(expression.factor.name, expression.factor.kind))
-        expression = expression.of
-    return expression, tuple(factors)
+def _tree(
+    block: torch.nn.Module, trace: BlockTrace, expression: Expression, found: list[Term], factors: tuple[Factor, ...]
+) -> Node:
+    """The sum over the stream and the terms, which are interpreted and collected in the order they were added."""
+    match expression:
+        case Stream():
+            return StreamNode()
+        case Product(of, Opaque(name, kind)):
+            factor = _factor(block, name, kind)
+            inner = factors if contains_stream(of) or isinstance(of, Sum) else (factor, *factors)
+            return ProductNode(_tree(block, trace, of, found, inner), factor)
+        case Sum(left, right):
+            before = _tree(block, trace, left, found, factors)
+            return SumNode(before, _tree(block, trace, right, found, factors))
+        case _:
+            found.append(_term(block, trace, expression, factors))
+            return TermNode(len(found) - 1)
 
 
-def _term(block: torch.nn.Module, trace: BlockTrace, expression: Expression, factors: tuple[FactorFound, ...]) -> Term:
+def _factor(block: torch.nn.Module, name: str, kind: str) -> Factor:
+    """A factor; a number goes by the one attribute of the block that holds it."""
+    if kind == "constant":
+        holders = [key for key, held in vars(block).items() if type(held) is float and f"{held:g}" == name]
+        return Factor(holders[0] if len(holders) == 1 else name, kind)
+    if kind == "tensor":
+        raise Underivable(f"{type(block).__name__} multiplies by a tensor that is neither its parameter nor its buffer")
+    return Factor(name, kind)
+
+
+def _on_the_whole(tree: Node) -> tuple[Factor, ...]:
+    """The factors on the whole sum, in the order they are applied."""
+    found: list[Factor] = []
+    while isinstance(tree, ProductNode):
+        found.insert(0, tree.factor)
+        tree = tree.of
+    return tuple(found)
+
+
+def _term(block: torch.nn.Module, trace: BlockTrace, expression: Expression, factors: tuple[Factor, ...]) -> Term:
     if not isinstance(expression, Leaf):
         raise Underivable(f"{type(block).__name__} adds a tensor to the stream that no submodule returned")
     hosts: list[str] = []

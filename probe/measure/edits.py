@@ -15,6 +15,7 @@ import torch
 
 from ..standard.hosts import Host
 from .run import Run, Stack
+from .sums import Factor, multiplier
 from .trace import Key, Worker, by_host_and_name, repeat
 from .trace import run as run_workers
 
@@ -187,21 +188,21 @@ def _copy_row_0(value: torch.Tensor, total: int) -> None:
 
 def factors(run: Run, stack: Stack, index: int, place: int) -> float | torch.Tensor:
     """The product of what multiplies a contribution on its way into the block's output."""
-    anatomy = stack.anatomy[index]
-    product: Any = 1.0
-    for factor in (*anatomy.terms[place].factors, *anatomy.factors):
-        product = product * factor_value(stack, index, factor.name, factor.kind)
-    return product
+    found = multiplier(stack.anatomy[index].tree, place, lambda factor: factor_value(stack, index, factor))
+    if found is None:
+        raise LookupError(f"block {index} has no contribution at place {place}")
+    return found
 
 
-def factor_value(stack: Stack, index: int, name: str, kind: str) -> float | torch.Tensor:
-    """The value of a factor that anatomy found: a number, or the block's buffer or parameter of that name."""
-    if kind == "constant":
-        return float(name)
-    value: Any = stack.envoys[index]._module
-    for step in name.split("."):
-        value = getattr(value, step)
-    return value.float()
+def factor_value(stack: Stack, index: int, factor: Factor) -> float | torch.Tensor:
+    """The value of a factor: the block's buffer, parameter or attribute of that name, or the number itself."""
+    held: Any = stack.envoys[index]._module
+    try:
+        for step in factor.name.split("."):
+            held = getattr(held, step)
+    except AttributeError:
+        return float(factor.name)
+    return held.float() if isinstance(held, torch.Tensor) else float(held)
 
 
 def _with_exact(effect: Effect, error: float) -> Effect:

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 
 from ..schema import Identity
-from .edits import factors
+from .edits import factor_value
 from .rounding import one_digit
 from .run import Run, Stack
+from .sums import text, value
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 BlockCheck = Callable[["Block"], Pair | None]
@@ -134,31 +135,22 @@ def _identity(check: Check, worst: Worst, run: Run) -> Identity:
 def block_sums(stack: Stack) -> Iterator[Check]:
     """The block's sum, one check for each distinct expression among the blocks."""
     expressions = [expression(stack, index) for index in range(len(stack))]
-    for text in dict.fromkeys(expressions):
+    for written in dict.fromkeys(expressions):
 
-        def total(block: Block, text: str = text) -> Pair | None:
-            if expressions[block.index] != text:
+        def total(block: Block, written: str = written) -> Pair | None:
+            if expressions[block.index] != written:
                 return None
             entering, leaving = block.value("", "layer_input"), block.value("", "layer_output")
             if entering is None or leaving is None:
                 return None
-            whole: torch.Tensor = entering
-            for factor in _on_the_sum(block):
-                whole = whole * factor
-            for place, contribution in enumerate(block.stack.contributions[block.index]):
-                added = block.value(contribution.host, contribution.name)
-                if added is None:
-                    return None
-                whole = whole + added * factors(block.run, block.stack, block.index, place)
-            return whole, leaving
+            terms = [block.value(c.host, c.name) for c in block.stack.contributions[block.index]]
+            held = [term for term in terms if term is not None]
+            if len(held) < len(terms):
+                return None
+            tree = block.stack.anatomy[block.index].tree
+            return value(tree, entering, held, lambda factor: factor_value(block.stack, block.index, factor)), leaving
 
-        yield Check("block sum", text, total)
-
-
-def _on_the_sum(block: Block) -> list[float | torch.Tensor]:
-    from .edits import factor_value
-
-    return [factor_value(block.stack, block.index, f.name, f.kind) for f in block.stack.anatomy[block.index].factors]
+        yield Check("block sum", written, total)
 
 
 def all_identities(run: Run) -> tuple[list[Identity], list[Identity]]:
@@ -185,12 +177,5 @@ def unpinned(run: Run) -> set[tuple[str, str]]:
 def expression(stack: Stack, index: int) -> str:
     """The block's sum over standard names, as the page writes it."""
     prefix = "vision." if "vision" in stack.label else ""
-    anatomy = stack.anatomy[index]
-    parts = [f"{prefix}layers[i].input"]
-    for contribution in stack.contributions[index]:
-        name = f"{contribution.host}.{contribution.name}" if contribution.host else contribution.name
-        parts.append(" * ".join([name, *(factor.name for factor in contribution.term.factors)]))
-    body = " + ".join(parts)
-    if anatomy.factors:
-        body = " * ".join([f"({body})", *(factor.name for factor in anatomy.factors)])
-    return f"{body} == layer_output"
+    names = [f"{c.host}.{c.name}" if c.host else c.name for c in stack.contributions[index]]
+    return f"{text(stack.anatomy[index].tree, f'{prefix}layers[i].input', names)} == layer_output"

@@ -54,7 +54,7 @@ def drop_the_scalar(patch: pytest.MonkeyPatch) -> None:
     derive = record.measure.__globals__["derive"]
 
     def without(blocks: Any, forward: Any) -> Any:
-        return [replace(anatomy, factors=()) for anatomy in derive(blocks, forward)]
+        return [replace(anatomy, factors=(), tree=anatomy.tree.of) for anatomy in derive(blocks, forward)]
 
     patch.setitem(record.measure.__globals__, "derive", without)
 
