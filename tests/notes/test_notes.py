@@ -1,0 +1,86 @@
+"""Every block of code in the families' notes runs and its claims hold; and no note types a number a run could give."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probe import registry
+from probe.checkpoints import real
+from probe.render.references import ON, REFERENCE
+
+from .running import FENCE, NOTES, Block, blocks, run
+
+each_note = pytest.mark.parametrize("path", NOTES, ids=lambda path: path.name)
+
+NAMES = re.compile(
+    r"\bE[24]B\b|\b\d+B-A\d+B\b|\b\d+(\.\d+)?[BM]\b"  # sizes that are names
+    r"|\b(Gemma|Llama|SmolLM2?|GPT)[ -]?\d?(\.\d)?\b|\b(b?float|q|Q)\d+\b|\b[12]D\b"
+)
+QUOTED = re.compile(r"(?i:reported for)\b(?:(?!\n\n).)*?\[source: [^\]]+\]", re.S)
+"""A figure from elsewhere, from whom it is reported for to its source."""
+
+
+@each_note
+def test_the_code_of_a_note_holds(path: Path, subtests: pytest.Subtests, counted: Counter[str]) -> None:
+    namespace: dict[str, Any] = {}
+    for block in blocks(path):
+        held = False
+        with subtests.test(str(block)):
+            if block.real and not real.installed(block.checkpoint):
+                held = True
+                pytest.skip(f"{block}: its weights come with the `real` extra, which is not installed")
+            run(block, namespace)
+            counted[path.name] += 1
+            held = True
+        if not held:
+            break
+
+
+@each_note
+def test_every_block_of_a_note_can_fail(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    found = blocks(path)
+    assert found and text.count("```python") == len(found)
+    assert [str(block) for block in found if not block.asserts()] == []
+
+
+def test_every_family_has_notes_and_a_tower_has_its_own() -> None:
+    written = {path.name for path in NOTES}
+    for family in registry.families():
+        assert f"{family.name}.md" in written
+        if any("vision" in options for options in family.twins.values()):
+            assert f"{family.name}.vision.md" in written
+
+
+def typed_numbers(text: str) -> list[str]:
+    """Numbers in a note's prose that no block asserts, no record gives and no source is named for."""
+    prose = FENCE.sub("", text)
+    for pattern in (ON, REFERENCE, QUOTED, re.compile(r"`[^`]*`"), NAMES):
+        prose = pattern.sub("", prose)
+    return [line.strip() for line in prose.splitlines() if re.search(r"\d", line)]
+
+
+@each_note
+def test_no_number_is_typed_in_prose(path: Path) -> None:
+    assert typed_numbers(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_typed_number_is_found_and_a_sourced_one_is_not() -> None:
+    assert typed_numbers("E2B has 35 blocks.") and not typed_numbers("E2B has {{ sizes.num_layers of x/y }} blocks.")
+    assert not typed_numbers("One figure, reported for E2B: a KL of 0.51 [source: elsewhere].")
+    assert typed_numbers("One figure, reported for E2B: a KL of 0.51. It is [cited].")
+
+
+def test_a_block_knows_its_checkpoint_and_its_line() -> None:
+    text = "<!-- on: tiny -->\n\n```python\nassert 1\n```\n<!-- on: org/name under sdpa -->\n```python\nassert 2\n```\n"
+    path = Path("llama.md")
+    assert blocks(path, text) == [
+        Block(path, 4, "assert 1\n", "tiny", "eager"),
+        Block(path, 8, "assert 2\n", "org/name", "sdpa"),
+    ]
+    assert not blocks(path, text)[0].real and blocks(path, text)[1].real
