@@ -8,7 +8,7 @@ attention takes a softmax over positions, a mixture takes a top-k.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -40,6 +40,7 @@ class Term:
     factors: tuple[Factor, ...]
     reads: Expression
     tensor: torch.Tensor
+    order: int
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _interpret(block: torch.nn.Module, trace: BlockTrace, index: int) -> BlockAn
     if trace.output is None or not contains_stream(trace.output):
         raise Underivable(f"block {index} ({type(block).__name__}) does not return a sum that has its input as a term")
     found: list[Term] = []
-    tree = _tree(block, trace, trace.output, found, ())
+    tree, found = _in_forward_order(_tree(block, trace, trace.output, found, ()), found)
     points = [id(term.reads) for term in found]
     topology: Topology = "parallel" if len(found) > 1 and len(set(points)) == 1 else "sequential"
     return BlockAnatomy(tuple(found), _on_the_whole(tree), topology, trace.returns, tree)
@@ -95,12 +96,30 @@ def _tree(
             factor = _factor(block, name, kind)
             inner = factors if contains_stream(of) or isinstance(of, Sum) else (factor, *factors)
             return ProductNode(_tree(block, trace, of, found, inner), factor)
-        case Sum(left, right):
+        case Sum(left, right) if not (isinstance(left, Opaque) or isinstance(right, Opaque)):
             before = _tree(block, trace, left, found, factors)
             return SumNode(before, _tree(block, trace, right, found, factors))
         case _:
             found.append(_term(block, trace, expression, factors))
             return TermNode(len(found) - 1)
+
+
+def _in_forward_order(tree: Node, found: list[Term]) -> tuple[Node, list[Term]]:
+    """The terms in the order they were computed, and the tree with their places."""
+    order = sorted(range(len(found)), key=lambda place: found[place].order)
+
+    def placed(node: Node) -> Node:
+        match node:
+            case TermNode(place):
+                return TermNode(order.index(place))
+            case SumNode(left, right):
+                return SumNode(placed(left), placed(right))
+            case ProductNode(of, factor):
+                return ProductNode(placed(of), factor)
+            case _:
+                return node
+
+    return placed(tree), [found[place] for place in order]
 
 
 def _factor(block: torch.nn.Module, name: str, kind: str) -> Factor:
@@ -123,50 +142,92 @@ def _on_the_whole(tree: Node) -> tuple[Factor, ...]:
 
 
 def _term(block: torch.nn.Module, trace: BlockTrace, expression: Expression, factors: tuple[Factor, ...]) -> Term:
-    if not isinstance(expression, Leaf):
+    if not isinstance(expression, (Leaf, Sum)):
         raise Underivable(f"{type(block).__name__} adds a tensor to the stream that no submodule returned")
-    hosts: list[str] = []
-    norms: list[tuple[str, bool]] = []
-    reads = _walk(block, expression, hosts, norms)
-    post = next((path for path, seen_host in norms if not seen_host), None)
-    pre = next((path for path, seen_host in norms if seen_host), None)
-    kinds = {_kind(trace, host) for host in hosts}
-    group = "moe" in kinds or any(kind == "moe" for path, kind in _beside(block, trace))
-    kind: Kind
-    if "attention" in kinds:
-        kind = "attention"
-    elif len(hosts) > 1 and not group:
-        kind, hosts = "branch", []
-    elif "moe" in kinds or (len(hosts) > 1 and group):
-        kind = "moe"
-    else:
-        kind = "mlp"
-    return Term(expression.path, tuple(hosts), kind, pre, post, factors, reads, expression.tensor)
+    path = Path(block, trace)
+    reads = path.walk(expression)
+    kind, hosts = path.kind()
+    leaf = expression.path if isinstance(expression, Leaf) else ""
+    return Term(
+        leaf,
+        tuple(hosts),
+        kind,
+        path.norm(after=False),
+        path.norm(after=True),
+        factors,
+        reads,
+        expression.tensor,
+        expression.order,
+    )
 
 
-def _walk(
-    block: torch.nn.Module, expression: Expression | None, hosts: list[str], norms: list[tuple[str, bool]]
-) -> Expression:
-    """Follow a term back to the stream, collecting the modules on the way; returns the point of the stream it reads."""
-    match expression:
-        case None:
-            last = hosts[-1] if hosts else "a term"
-            raise Underivable(f"{type(block).__name__}: the input of {last} could not be traced to the stream")
-        case Leaf():
-            if is_norm(block.get_submodule(expression.path), expression.tensor.shape[-1]):
-                norms.append((expression.path, bool(hosts)))
-            elif sum(p.numel() for p in block.get_submodule(expression.path).parameters()):
-                hosts.append(expression.path)
-            return _walk(block, expression.input, hosts, norms)
-        case Product() if not contains_stream(expression):
-            return _walk(block, expression.of, hosts, norms)
-        case Sum() if not contains_stream(expression):
-            reads = _walk(block, expression.left, hosts, norms)
-            others: list[tuple[str, bool]] = []
-            _walk(block, expression.right, hosts, others)
-            return reads
-        case _:
-            return expression
+@dataclass
+class Path:
+    """The way from a term back to the stream: the modules on it that compute, and the norms before and after them."""
+
+    block: torch.nn.Module
+    trace: BlockTrace
+    hosts: list[str] = field(default_factory=list)
+    norms: list[tuple[str, bool]] = field(default_factory=list)
+    foreign: bool = False
+    """Whether something from outside the block joins on the way."""
+
+    def norm(self, *, after: bool) -> str | None:
+        """The norm nearest the add on the far side of the hosts, or on the near side."""
+        return next((path for path, before_hosts in self.norms if before_hosts != after), None)
+
+    def kind(self) -> tuple[Kind, list[str]]:
+        """What the hosts are. Parts of one module count as that module; children of the block that only compute from
+        the stream are an MLP without a module, and those that also take something from outside are a branch.
+        """
+        kinds = {_kind(self.trace, host) for host in self.hosts}
+        mixture = "moe" in kinds or any(kind == "moe" for _, kind in _beside(self.trace))
+        parents = {host.split(".")[0] for host in self.hosts}
+        if "attention" in kinds:
+            return "attention", self.hosts
+        if len(self.hosts) > 1 and not mixture:
+            if len(parents) == 1:
+                return "mlp", [parents.pop()]
+            return ("branch" if self.foreign else "mlp"), []
+        return ("moe" if "moe" in kinds or len(self.hosts) > 1 else "mlp"), self.hosts
+
+    def walk(self, expression: Expression | None) -> Expression:
+        """Follow an expression to the point of the stream it reads, collecting what is on the way."""
+        match expression:
+            case Leaf():
+                return self._through(expression)
+            case Product() if not contains_stream(expression):
+                self.foreign |= isinstance(expression.factor, Opaque) and expression.factor.kind == "tensor"
+                return self.walk(expression.of)
+            case Sum() if not contains_stream(expression):
+                known = [side for side in (expression.left, expression.right) if not isinstance(side, Opaque)]
+                reads = self.walk(known[0])
+                for side in known[1:]:
+                    Path(self.block, self.trace, self.hosts).walk(side)
+                return reads
+            case None | Opaque():
+                last = self.hosts[-1] if self.hosts else "a term"
+                raise Underivable(f"{type(self.block).__name__}: the input of {last} could not be traced to the stream")
+            case _:
+                return expression
+
+    def _through(self, leaf: Leaf) -> Expression:
+        module = self.block.get_submodule(leaf.path)
+        if is_norm(module, leaf.tensor.shape[-1]):
+            self.norms.append((leaf.path, bool(self.hosts)))
+            return self.walk(leaf.input)
+        computes = any(True for _ in module.parameters())
+        entered = leaf.input
+        if not isinstance(entered, Opaque) and entered is not None:
+            if computes:
+                self.hosts.append(leaf.path)
+            return self.walk(entered)
+        for outer in reversed(leaf.inside):  # arithmetic between submodules: take the module they are parts of
+            if self.trace.entered.get(outer) is not None:
+                self.hosts.append(outer)
+                return self.walk(self.trace.entered[outer])
+        self.hosts.append(leaf.path)
+        return self.walk(None)
 
 
 def _kind(trace: BlockTrace, path: str) -> str:
@@ -176,7 +237,7 @@ def _kind(trace: BlockTrace, path: str) -> str:
     return "moe" if "topk" in functions else "mlp"
 
 
-def _beside(block: torch.nn.Module, trace: BlockTrace) -> list[tuple[str, str]]:
+def _beside(trace: BlockTrace) -> list[tuple[str, str]]:
     """Direct children of the block with their kinds, of those whose functions tell."""
     return [(path, _kind(trace, path)) for path in trace.functions if "." not in path]
 

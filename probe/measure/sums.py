@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias
 
 import torch
 
-Number = float | torch.Tensor
-Item = TypeVar("Item", bound=Number)
+Number: TypeAlias = float | torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,12 @@ class ProductNode:
     factor: Factor
 
 
-Node = StreamNode | TermNode | SumNode | ProductNode
+Node: TypeAlias = StreamNode | TermNode | SumNode | ProductNode
 
 
-def value(node: Node, stream: torch.Tensor, terms: Sequence[torch.Tensor], number: Callable[[Factor], Number]) -> torch.Tensor:
+def value(
+    node: Node, stream: torch.Tensor, terms: Sequence[torch.Tensor], number: Callable[[Factor], Number]
+) -> torch.Tensor:
     """The sum with tensors in the places of the stream and the terms."""
     match node:
         case StreamNode():

@@ -30,11 +30,15 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """The output of a submodule: its path in the block, the expression of what it was called with, and the tensor."""
+    """The output of a submodule: its path in the block, the expression of what it was called with, the tensor, and the
+    modules it ran inside of, outermost first; ``order`` grows with the forward.
+    """
 
     path: str
     input: Expression | None
     tensor: torch.Tensor
+    inside: tuple[str, ...] = ()
+    order: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,7 @@ class Sum:
     left: Expression
     right: Expression
     tensor: torch.Tensor
+    order: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +72,8 @@ class BlockTrace:
     """What the forward of one block showed."""
 
     output: Expression | None = None
+    entered: dict[str, Expression | None] = field(default_factory=dict)
+    """Submodule path -> the expression of what it was called with."""
     functions: dict[str, set[str]] = field(default_factory=dict)
     """Submodule path -> functions called inside it, of those that tell what kind of module it is."""
     returns: str = "tensor"
@@ -86,7 +93,6 @@ class Symbols(TorchFunctionMode):
         self._of: dict[int, Expression] = {}
         self._alive: list[torch.Tensor] = []
         self._inside: list[str] = []
-        self._inputs: list[Expression | None] = []
         self._current: BlockTrace | None = None
         self._named: dict[int, tuple[str, str]] = {}
         self._handles: list[Any] = []
@@ -128,18 +134,25 @@ class Symbols(TorchFunctionMode):
             if self._current is trace:
                 self._inside.append(path)
                 tensor = first_tensor([*args, *kwargs.values()])
-                self._inputs.append(self._of.get(id(tensor)))
+                trace.entered[path] = self._of.get(id(tensor))
 
         def leave(_: torch.nn.Module, __: Any, output: Any) -> None:
             if self._current is trace:
                 self._inside.pop()
-                came_from = self._inputs.pop()
                 tensor = first_tensor(output)
-                if tensor is not None:
-                    self._name(tensor, Leaf(path, came_from, tensor.detach().clone()))
+                if tensor is not None and not self._adds_to_the_stream(tensor, trace.entered[path]):
+                    leaf = Leaf(
+                        path, trace.entered[path], tensor.detach().clone(), tuple(self._inside), len(self._alive)
+                    )
+                    self._name(tensor, leaf)
 
         self._handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
         self._handles.append(module.register_forward_hook(leave))
+
+    def _adds_to_the_stream(self, output: torch.Tensor, entered: Expression | None) -> bool:
+        """Whether a module added to the stream inside: its output is then the sum, and no term of its own."""
+        made = _unscaled(self._of.get(id(output)))
+        return isinstance(made, Sum) and contains_stream(made) and made is not _unscaled(entered)
 
     def _name(self, tensor: torch.Tensor | None, expression: Expression) -> None:
         if tensor is not None:
@@ -170,7 +183,7 @@ class Symbols(TorchFunctionMode):
                 return
             kept = out.detach().clone()
             if kind == "add":
-                self._name(out, Sum(left, right, kept))
+                self._name(out, Sum(left, right, kept, len(self._alive)))
             elif isinstance(left, Opaque):
                 self._name(out, Product(right, left, kept))
             else:
@@ -195,6 +208,12 @@ def first_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, (tuple, list)):
         return next((found for item in value[:1] if (found := first_tensor(item)) is not None), None)
     return None
+
+
+def _unscaled(expression: Expression | None) -> Expression | None:
+    while isinstance(expression, Product):
+        expression = expression.of
+    return expression
 
 
 def contains_stream(expression: Expression | None) -> bool:
