@@ -1,0 +1,173 @@
+"""The wiring that is derived from one traced forward, on classes that are wired in different ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+from probe.measure.anatomy import BlockAnatomy, derive, is_norm
+from probe.measure.sums import text
+
+SMALL: dict[str, dict[str, Any]] = {
+    "llama": {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2},
+    "gemma2": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_hidden_layers": 2,
+    },
+    "granite": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "residual_multiplier": 0.22,
+    },
+    "gpt_neox": {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2},
+    "falcon": {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2},
+    "bloom": {"hidden_size": 32, "n_head": 4, "n_layer": 2},
+    "mpt": {"d_model": 32, "n_heads": 4, "n_layers": 2},
+    "opt": {
+        "hidden_size": 32,
+        "ffn_dim": 48,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "word_embed_proj_dim": 32,
+    },
+    "phi": {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2},
+    "olmo2": {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2},
+    "doge": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 2,
+    },
+    "mixtral": {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "num_hidden_layers": 2,
+        "num_local_experts": 4,
+    },
+    "cohere": {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2},
+}
+
+
+def _anatomy(model_type: str, **changes: Any) -> list[BlockAnatomy]:
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[model_type](vocab_size=64, **{**SMALL[model_type], **changes})
+    config.pad_token_id = 0
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.5) if parameter.ndim > 1 else parameter.uniform_(0.5, 1.5)
+    lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) == 2]
+    blocks = max(lists, key=lambda module: sum(parameter.numel() for parameter in module.parameters()))
+    return derive(list(blocks), lambda: model(input_ids=torch.arange(3, 15)[None], use_cache=False))
+
+
+def _norms(anatomy: BlockAnatomy) -> list[tuple[str, str, str | None, str | None]]:
+    return [(term.kind, term.hosts[0] if term.hosts else "", term.pre_norm, term.post_norm) for term in anatomy.terms]
+
+
+WIRED = {
+    "llama": (
+        "sequential",
+        [("attention", "self_attn", "input_layernorm", None), ("mlp", "mlp", "post_attention_layernorm", None)],
+    ),
+    "gemma2": (
+        "sequential",
+        [
+            ("attention", "self_attn", "input_layernorm", "post_attention_layernorm"),
+            ("mlp", "mlp", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+        ],
+    ),
+    "gpt_neox": (
+        "parallel",
+        [("attention", "attention", "input_layernorm", None), ("mlp", "mlp", "post_attention_layernorm", None)],
+    ),
+    "falcon": (
+        "parallel",
+        [("attention", "self_attention", "input_layernorm", None), ("mlp", "mlp", "input_layernorm", None)],
+    ),
+    "cohere": (
+        "parallel",
+        [("attention", "self_attn", "input_layernorm", None), ("mlp", "mlp", "input_layernorm", None)],
+    ),
+    "phi": ("parallel", [("attention", "self_attn", "input_layernorm", None), ("mlp", "mlp", "input_layernorm", None)]),
+    "bloom": (
+        "sequential",
+        [("attention", "self_attention", "input_layernorm", None), ("mlp", "mlp", "post_attention_layernorm", None)],
+    ),
+    "mpt": ("sequential", [("attention", "attn", "norm_1", None), ("mlp", "ffn", "norm_2", None)]),
+    "opt": (
+        "sequential",
+        [("attention", "self_attn", "self_attn_layer_norm", None), ("mlp", "", "final_layer_norm", None)],
+    ),
+    "olmo2": (
+        "sequential",
+        [
+            ("attention", "self_attn", None, "post_attention_layernorm"),
+            ("mlp", "mlp", None, "post_feedforward_layernorm"),
+        ],
+    ),
+    "mixtral": (
+        "sequential",
+        [("attention", "self_attn", "input_layernorm", None), ("moe", "mlp", "post_attention_layernorm", None)],
+    ),
+}
+
+
+@pytest.mark.parametrize("model_type", WIRED)
+def test_sublayers_and_norms_in_forward_order(model_type: str) -> None:
+    topology, sublayers = WIRED[model_type]
+    for anatomy in _anatomy(model_type):
+        assert anatomy.topology == topology
+        assert _norms(anatomy) == sublayers
+
+
+def test_one_class_is_parallel_or_sequential_by_its_config() -> None:
+    assert {anatomy.topology for anatomy in _anatomy("gpt_neox", use_parallel_residual=False)} == {"sequential"}
+    assert {anatomy.topology for anatomy in _anatomy("falcon", parallel_attn=False)} == {"sequential"}
+
+
+def test_a_module_that_adds_the_residual_itself_contributes_what_it_adds_inside() -> None:
+    for anatomy in _anatomy("bloom"):
+        assert [term.leaf for term in anatomy.terms] == ["self_attention.dense", "mlp.dense_4h_to_h"]
+
+
+def test_a_multiplier_goes_by_the_attribute_that_holds_it() -> None:
+    (first, _) = _anatomy("granite")
+    assert (
+        text(first.tree, "x", ["attention", "mlp"]) == "x + attention * residual_multiplier + mlp * residual_multiplier"
+    )
+
+
+def test_a_learned_scale_of_the_stream_stands_where_it_is_applied() -> None:
+    (first, _) = _anatomy("doge")
+    assert (
+        text(first.tree, "x", ["attention", "mlp"])
+        == "(x * input_residual + attention) * post_attention_residual + mlp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "norm"),
+    [
+        (torch.nn.LayerNorm(8), True),
+        (torch.nn.RMSNorm(8), True),
+        (torch.nn.Linear(8, 8), False),
+        (torch.nn.GELU(), False),
+        (torch.nn.Identity(), False),
+        (torch.nn.Softsign(), False),
+    ],
+)
+def test_a_norm_is_told_by_forgetting_scale(module: torch.nn.Module, norm: bool) -> None:
+    assert is_norm(module, 8) is norm
