@@ -65,10 +65,21 @@ def borrowed_kv(run: Run) -> Verdict:
             why="A block's own projections move none of its keys, and no earlier block holds the same keys and values.",
         )
     borrowers = [index for index, answer in enumerate(found) if answer]
-    measured: Measured = {"borrowers": len(borrowers), "lenders": sorted(set(lender))} if borrowers else {}
+    measured: Measured = {}
+    if borrowers:
+        measured = {"borrowers": len(borrowers), "lenders": sorted(set(lender))}
+        measured["last_of_its_kind"] = all(
+            lent == _last_owner(run, borrower, found) for borrower, lent in zip(borrowers, lender, strict=True)
+        )
     return per_block(
         found, measured, explain(run, measured, {"borrowers": ["num_kv_shared_layers"]}), unknown=untapped(run)
     )
+
+
+def _last_owner(run: Run, borrower: int, borrowed: list[bool | None]) -> int | None:
+    """The last block before one, of its layer type, that projects keys of its own."""
+    kinds = run.model.layer_types
+    return next((i for i in range(borrower - 1, -1, -1) if kinds[i] == kinds[borrower] and borrowed[i] is False), None)
 
 
 def _fused(reach: Reach) -> bool:
@@ -115,28 +126,14 @@ def gated_query(run: Run) -> Verdict:
     )
 
 
-def latent_attention(run: Run) -> Verdict:
-    """Counts the projections between an attention's input and its keys, and compares the widths of keys and values."""
-    seen = projections(run)
-    found: list[bool | None] = []
-    chains = []
-    for index, reach in enumerate(reaches(run)):
-        tapped = seen.taps[index]
-        behind = [] if reach is None else movers(reach, "keys")
-        if not behind or tapped.keys is None or tapped.values is None:
-            found.append(None)
-            continue
-        chains.append(len(behind))
-        found.append(len(behind) > 1 and tapped.keys.shape[-1] > tapped.values.shape[-1])
-    return per_block(found, {"projections_behind_the_keys": max(chains, default=0)}, unknown=untapped(run))
-
-
 def _borrowed(measured: Measured, blocks: list[int] | None, total: int) -> str:
-    lenders = measured.get("lenders")
-    of = f" of {some(lenders, total)}" if lenders else " of an earlier block"
-    verb = "attends" if blocks and len(blocks) == 1 or blocks and len(blocks) == total else "attend"
-    said = f"{some(blocks or [], total)} {verb} with the keys and values{of} and project only queries of their own"
-    return f"{said[0].upper()}{said[1:]}; an edit of the lender's reaches them."
+    lender = "the last earlier block of the same layer type that projects them"
+    of = lender if measured.get("last_of_its_kind") else "an earlier block"
+    where = some(blocks or [], total)
+    return (
+        f"On {where} attention takes its keys and values from {of}: only queries are projected there, "
+        "and an edit of the lender's reaches every borrower."
+    )
 
 
 QUIRKS = (
@@ -163,12 +160,5 @@ QUIRKS = (
         "text",
         gated_query,
         lambda m, b, n: f"On {some(b or [], n)} the query projection yields a gate beside the queries.",
-    ),
-    Quirk(
-        "latent-attention",
-        "Latent attention",
-        "text",
-        latent_attention,
-        lambda m, b, n: f"On {some(b or [], n)} keys come through a low-rank projection and are wider than the values.",
     ),
 )

@@ -165,7 +165,7 @@ def _factor_sentence(measured: Measured, blocks: list[int] | None, total: int) -
     verb = "multiply" if len(names) > 1 else "multiplies"
     what = "the block's sum, stream included" if measured.get("on") == "sum" else "what is added"
     least, most = measured.get("smallest"), measured.get("largest")
-    size = "" if least is None else f", by {least}" if least == most else f", by {least} to {most}"
+    size = "" if least is None else f", by {least}" if least == most else ", by another number on each block"
     return f"On {some(blocks or [], total)} {' and '.join(names)} {verb} {what}{size}."
 
 

@@ -93,9 +93,8 @@ def test_values_from_keys(run_of: RunOf, decide: Decide) -> None:
 def test_borrowed_kv(run_of: RunOf, decide: Decide) -> None:
     found = decide("borrowed-kv", run_of("gemma4_text"))
     assert found.blocks == [4, 5, 6, 7]
-    assert found.measured == {"borrowers": 4, "lenders": [2, 3]} and found.explained == {
-        "borrowers": "num_kv_shared_layers"
-    }
+    assert found.measured == {"borrowers": 4, "lenders": [2, 3], "last_of_its_kind": True}
+    assert found.explained == {"borrowers": "num_kv_shared_layers"}
     assert decide("borrowed-kv", run_of("gemma4_text", num_kv_shared_layers=0)).verdict == "no"
 
 
