@@ -29,6 +29,14 @@ function follow(hash) {
   }
 }
 
+// Before the theme's own navigation, which sets the address without a hashchange.
+document.addEventListener("click", event => {
+  const link = event.target.closest?.("a.show")
+  if (!link || event.metaKey || event.ctrlKey) return
+  event.preventDefault()
+  event.stopPropagation()
+  follow(link.hash)
+}, true)
 addEventListener("hashchange", () => follow(location.hash))
 addEventListener("keydown", event => {
   if (event.key === "Escape") for (const figure of live()) figure.release()
