@@ -1,6 +1,12 @@
-"""mkdocs hooks: adds a page for every record, the records themselves, and the index's cards."""
+"""mkdocs hooks: adds a page for every record, the records themselves, and the index's cards.
+
+The records are those of ``site_src/records`` or ``PROBE_RECORDS``, the notes those of ``families`` or ``PROBE_NOTES``.
+"""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -43,7 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     schema = records_dir() / "schema.json"
     if schema.is_file():
         files.append(File.generated(config, "records/schema.json", abs_src_path=str(schema)))
-    notes = ROOT / "families"
+    notes = Path(os.environ.get("PROBE_NOTES") or ROOT / "families")
     for family in _families.values():
         for stored in family.pages:
             uri = f"{family.uri(stored)}index.md"

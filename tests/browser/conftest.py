@@ -33,15 +33,15 @@ class _Silent(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the served site."""
-    records, site = tmp_path_factory.mktemp("records"), tmp_path_factory.mktemp("site")
+    records, site, notes = (tmp_path_factory.mktemp(name) for name in ("records", "site", "notes"))
     handler = functools.partial(_Silent, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
         for command in (
-            ["-m", "tests.render.fixture", str(records)],
+            ["-m", "tests.render.fixture", str(records), str(notes)],
             ["-m", "probe.render", "build", "--records", str(records), "--site", str(site)],
         ):
-            environment = {**os.environ, "SITE_URL": f"{url}/"}
+            environment = {**os.environ, "SITE_URL": f"{url}/", "PROBE_NOTES": str(notes)}
             subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True, capture_output=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield url

@@ -98,7 +98,8 @@ def test_search_finds_values_checkpoints_and_paths(open_page: Open, query: str, 
     page = open_page("/")
     page.locator(".md-search__input").fill(query)
     results = page.locator(".md-search-result__item")
-    expect(results.first).to_be_visible()
+    expect(results.first).to_be_visible(timeout=30_000)
+    page.evaluate("window.shifts = []")
     assert any(found in (a.get_attribute("href") or "") + a.inner_text() for a in results.locator("a").all())
 
 

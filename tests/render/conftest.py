@@ -40,6 +40,7 @@ def render(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     records = fixture.write(tmp_path_factory.mktemp("records"))
     directory = tmp_path_factory.mktemp("site")
-    done = render("build", "--records", str(records), "--site", str(directory))
+    notes = fixture.write_notes(tmp_path_factory.mktemp("notes"))
+    done = render("build", "--records", str(records), "--site", str(directory), PROBE_NOTES=str(notes))
     assert done.returncode == 0, done.stderr
     return Site(records, directory)

@@ -1,7 +1,7 @@
 """Records for the tests of the renderer: composed in code, valid under the schema, shaped like the four families.
 
 The sizes are those of the published configs; digests, errors and edits are stand-ins, which is why these records are
-only ever written to a temporary directory. ``python -m tests.render.fixture DIR`` writes them for a look at the site.
+only ever written to a temporary directory. ``python -m tests.render.fixture RECORDS NOTES`` writes them, and the notes.
 """
 
 from __future__ import annotations
@@ -388,5 +388,30 @@ def write(directory: Path) -> Path:
     return directory
 
 
+NOTES = """\
+## The block, in order
+
+What a sublayer adds is served *before* `layer_scalar`.
+
+```python
+out = (x + attention + mlp) * scalar
+```
+
+### A detail
+
+| size | value |
+| --- | --- |
+| heads | {{ sizes.num_heads of google/gemma-4-E2B-it }} |
+"""
+
+
+def write_notes(directory: Path) -> Path:
+    """Writes notes for one family and its vision encoder, and returns their directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "gemma4_text.md").write_text(NOTES)
+    (directory / "gemma4_text.vision.md").write_text("## Padded rows\n\nThey are masked as keys.\n")
+    return directory
+
+
 if __name__ == "__main__":
-    print(write(Path(sys.argv[1])))
+    print(write(Path(sys.argv[1])), write_notes(Path(sys.argv[2])))

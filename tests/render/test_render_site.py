@@ -249,6 +249,20 @@ def test_index_and_how_we_know(site: Site) -> None:
     assert "What an identity is" in site.page("how-we-know")
 
 
+def test_notes_are_rendered_under_their_own_headings(site: Site) -> None:
+    html = site.page("gemma4_text/")
+    notes = re.search(r'<section class="notes">.*?</section>', html, re.S)
+    assert notes
+    headings = re.findall(r'<(h\d)[^>]* id="([^"]+)"', notes[0])
+    assert [name for _, name in headings] == [
+        "notes", "n-the-block-in-order", "n-a-detail", "vision-notes", "nv-padded-rows"
+    ]  # fmt: skip
+    assert [level for level, _ in headings] == ["h2", "h3", "h4", "h2", "h3"]
+    assert '<span class="n">scalar</span>' in notes[0] and "<td>8</td>" in notes[0]
+    assert 'href="#n-the-block-in-order" class="md-nav__link"' in html
+    assert 'id="notes"' not in site.page("llama/")
+
+
 def test_social_metadata(site: Site) -> None:
     html = site.page("llama")
     assert '<meta property="og:title" content="Llama · Transformer Atlas">' in html
@@ -258,6 +272,7 @@ def test_social_metadata(site: Site) -> None:
 def test_building_imports_only_the_light_side(site: Site, tmp_path: Path) -> None:
     """Everything imported while the whole site is built, by top-level package, against what may be."""
     program = (
+        f"import os; os.environ['PROBE_NOTES'] = {str(tmp_path)!r}\n"
         "import sys, json\nfrom probe.render.__main__ import main\n"
         f"status = main(['build', '--records', {str(site.records)!r}, '--site', {str(tmp_path)!r}])\n"
         "roots = {m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"
@@ -282,7 +297,9 @@ def test_a_broken_record_is_a_clear_error(tmp_path: Path) -> None:
     fixture.write(tmp_path / "records")
     broken = tmp_path / "records" / "llama" / "HuggingFaceTB--SmolLM2-135M-Instruct.json"
     broken.write_text(broken.read_text()[:2000])
-    done = render("build", "--records", str(tmp_path / "records"), "--site", str(tmp_path / "site"))
+    done = render(
+        "build", "--records", str(tmp_path / "records"), "--site", str(tmp_path / "site"), PROBE_NOTES=str(tmp_path)
+    )
     assert done.returncode == 2 and broken.name in done.stderr and "Traceback" not in done.stderr
 
 
@@ -293,6 +310,8 @@ def test_serving_what_is_not_built_is_a_clear_error(tmp_path: Path) -> None:
 
 def test_no_record_at_all_still_builds(tmp_path: Path) -> None:
     (tmp_path / "records").mkdir()
-    done = render("build", "--records", str(tmp_path / "records"), "--site", str(tmp_path / "site"))
+    done = render(
+        "build", "--records", str(tmp_path / "records"), "--site", str(tmp_path / "site"), PROBE_NOTES=str(tmp_path)
+    )
     assert done.returncode == 0, done.stderr
     assert "No family has a record yet" in (tmp_path / "site" / "index.html").read_text()
