@@ -1,8 +1,52 @@
-"""Gemma 4: the published checkpoints, and the tiny twins that stand for their kinds.
+"""Gemma 4, text and vision: E2B, E4B, 26B-A4B and 31B (`model_type` `gemma4_text`).
 
-E2B and E4B have per-layer embeddings, and their last blocks borrow keys and values through a double-wide MLP;
-26B-A4B puts a mixture beside the dense MLP; 26B-A4B and 31B use the key projection for the values on the blocks of
-full attention. The twins keep those flags and change sizes only.
+**The tree.** `embed_tokens`, `layers[i].{input_layernorm, self_attn, post_attention_layernorm,
+pre_feedforward_layernorm, mlp, post_feedforward_layernorm}`, `norm` and `lm_head`: Gemma 3's. A bare text config
+builds `Gemma4ForCausalLM`, with the stack at `model`. The published repositories are `gemma4` wrappers, with the stack
+at `model.language_model` and the head at the root. `RENAME` holds both spellings, and the one that is there binds.
+
+**The block**, with `x` entering and three, or two, terms added:
+
+    x1  = x  + post_attention_layernorm(self_attn(input_layernorm(x)))
+    x2  = x1 + post_feedforward_layernorm(mlp(pre_feedforward_layernorm(x1)), the mixture joined in)
+    x3  = x2 + post_per_layer_input_norm(per_layer_projection(act_fn(per_layer_input_gate(x2)) * per_layer_input))
+    out = x3 * layer_scalar
+
+**What differs from Llama, and where it is read.**
+
+- *Contributions.* The stream receives what the norm after a sublayer returns, so `attention_output` and `mlp_output`
+  are read at those norms, siblings of the module that hosts the value.
+- *The scalar.* `layer_scalar` is a buffer of the block and multiplies the finished sum in place. Contributions are
+  served before it; the identity carries it.
+- *Per-layer embeddings* (E2B, E4B). A third term from modules that are the block's own children, hence
+  `layers[i].per_layer_output`. The block's second argument is its slice of a second embedding table, mixed with a
+  projection of the embeddings. A checkpoint without them has no such value.
+- *The mixture* (26B-A4B). `router` and `experts` are children of the block, not of `mlp`. `mlp` hosts their values all
+  the same and reaches them through its parent, so that they have the names they have on every family. The router reads
+  the stream after the attention's add and returns probabilities, so `router_logits` are its projection's output.
+  `shared_expert_output` is the dense MLP's own output. Three norms join the two parts, the last of them being the one
+  `mlp_output` is read at. A dense checkpoint's MLP has that output too, but no mixture to share it with, so the value
+  requires a router.
+- *Keys and values* may be another block's: the last `num_kv_shared_layers` blocks attend with those of the last block
+  of their kind before the sharing starts. With `attention_k_eq_v`, full blocks have no `v_proj` and make their values
+  from the key projection. Either way `attention_keys` and `attention_values` are what the attention is called with,
+  served as private copies: an edit stays in the block.
+- *Sizes* differ between blocks: head width and key/value heads between sliding and full ones, the MLP's width between
+  borrowing blocks and the rest. The root reports the first block's; ask `layers[i].self_attn` and `layers[i].mlp`.
+- *The readout* is capped (`final_logit_softcapping`, in the text config), which `project_on_vocab` applies.
+
+**The tower.** `model.vision_tower` is `vision`, and `model.embed_vision`, the last module before the scatter, is
+`projector`. Its blocks are the same sandwich, without branch and scalar.
+
+- `vision.patch_embed` is the linear map of the processor's flat patches; position vectors are added after it.
+- Padded rows run through every block. They are masked as keys only, so they are present in every `layer_output`.
+- No norm follows the blocks. `vision.tower_output` is the encoder's output, padding included.
+- The pooler zeroes the padding, averages squares of patches and scales the mean; where the config sets `standardize`,
+  the tower then shifts and scales by two buffers. `projector.input` is the result, flat over the images.
+- The audio tower and its embedder keep their native names.
+
+**The twins** keep the flags of the config they are shrunk from and change sizes only: `tiny` has E2B's text model,
+`tiny-vision` its wrapper, `tiny-moe` is 26B-A4B's kind and `tiny-dense` 31B's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,20 @@
-"""Llama: the published checkpoints of the `llama` class, and the tiny twins that stand for their kinds.
+"""Llama: the `llama` class, which Llama 2 to 3.3 share with SmolLM, TinyLlama, Falcon3 and others.
 
-They differ in size, in whether heads share keys and values, in whether the head is tied to the embedding, and in the
-rescaling of the rotary frequencies.
+**The tree.** `model.{embed_tokens, layers[i].{input_layernorm, self_attn, post_attention_layernorm, mlp}, norm}` and
+`lm_head`. There is no wrapper, so `RENAME` has one spelling and only drops the `model.` in front.
+
+**The block** is the default that the hosts in `probe.standard.hosts` describe, so this module moves no value:
+
+    x1  = x  + self_attn(input_layernorm(x))
+    out = x1 + mlp(post_attention_layernorm(x1))
+
+- `attention_output` and `mlp_output` are what the two modules return.
+- `layer_mid` is what enters `post_attention_layernorm`, which is the MLP's input norm despite its name.
+- Queries and keys are read where the attention is called, after the rotary; head outputs before `o_proj`.
+
+**The twins.** Published checkpoints differ in size and in three flags, so there are three twins: `tiny` shares key and
+value heads between query heads, has its own head and rescaled rotary frequencies (Llama 3.1), `tiny-tied` ties the head
+to the embedding (Llama 3.2), and `tiny-mha` has a key and value head for every query head (Llama 2).
 """
 
 from __future__ import annotations

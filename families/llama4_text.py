@@ -1,7 +1,43 @@
-"""Llama 4: the published checkpoints, and the tiny twins that stand for their kinds.
+"""Llama 4, text and vision: Scout and Maverick (`model_type` `llama4_text`).
 
-Every block of Scout is a mixture and norms its queries and keys; Maverick alternates dense and mixture blocks and
-norms neither. On both, every fourth block attends over the whole context without rotary, the others within chunks.
+**The tree** is Llama's, with the feed-forward called `feed_forward`, here `mlp`. A bare text config builds
+`Llama4ForCausalLM`, with the stack at `model`. The published repositories are `llama4` wrappers, which keep that whole
+class, head included, at `language_model`. `RENAME` holds both spellings, and the one that is there binds.
+
+**What differs from Llama, and where it is read.** Both adds are in the block and nothing scales them.
+
+- *Blocks without rotary.* Where `no_rope_layers` is zero, a block attends over the whole context, without rotary and
+  without norming queries and keys; with `attn_temperature_tuning` its queries are scaled by a factor that grows with
+  the position. The others rotate, then norm without a gain (`use_qk_norm`: Scout does, Maverick does not), and attend
+  within chunks of `attention_chunk_size`. Queries and keys are read where the attention is called, after all of it.
+- *The eager attention* is this class's own function of the usual shape; its softmax runs in the model's dtype.
+- *Mixtures and dense MLPs.* A block in `moe_layers` has a mixture, which returns a pair whose first part is flat over
+  batch and sequence; another block has a dense MLP, which returns one tensor. The block views either into the stream's
+  shape, and `mlp_output` is read at that operation, `FEED_FORWARD_VIEW`: one shape on both kinds, and an edit reaches
+  the add.
+- *Dense scores.* The router gives every expert a score, zero where it was not chosen, and scales the experts' inputs by
+  them; every expert runs on every token. No weight and no output belongs to a slot, so `expert_weights` and
+  `expert_outputs` are unavailable and say why (`DENSE_SCORES`). `router_logits` and `expert_indices` are operations of
+  the router's forward, `routed_output` the sum in the mixture's.
+- *The shared expert's output* is overwritten: the mixture adds the routed sum into it in place. So
+  `shared_expert_output` is a copy taken as the expert returns, and its edits are carried back. The shared expert is a
+  dense MLP by class, but the block adds the mixture's sum, so it has no `mlp_output`.
+- *Sizes.* This config's `intermediate_size` is an expert's width; the dense MLP's is `intermediate_size_mlp`, which the
+  root's `intermediate_size` reports. On Scout, all mixtures, no module has that width.
+
+**The tower.** `vision_model` is `vision`, and `multi_modal_projector`, the last module before the scatter
+(`ROOT_SCATTER`), is `projector`. It is a pre-norm ViT over one tile a row.
+
+- `vision.patch_embed` unfolds and projects. The class row is appended *after* the patches, then position vectors and
+  `layernorm_pre`; every block rotates by the patch's place and leaves the class row alone.
+- `layernorm_post` is `vision.norm`; `vision.tower_output` is its output, class row included.
+- The tower then drops the class row, and `vision.vision_adapter` shuffles pixels and projects. `projector.input` is
+  that, flat over the tiles.
+- The installed transformers' wrapper asks its text model's output for a field it does not have; loading mends it
+  (`probe.checkpoints.repairs`).
+
+**The twins** keep the flags of the config they are shrunk from and change sizes only: `tiny` has Scout's text model,
+`tiny-vision` its wrapper, `tiny-interleaved` is Maverick's kind.
 """
 
 from __future__ import annotations

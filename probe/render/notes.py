@@ -12,6 +12,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from probe.render.references import resolved
+
 EXTENSIONS = ["tables", "sane_lists", "toc", "attr_list", "pymdownx.superfences", "pymdownx.highlight"]
 
 
@@ -30,7 +32,7 @@ def to_html(text: str, prefix: str, lowest: int) -> Markup:
 
 def note(path: Path, prefix: str) -> Markup | None:
     """A family's note file as HTML, or None where there is none."""
-    return to_html(path.read_text(), prefix, 3) if path.is_file() else None
+    return to_html(resolved(path), prefix, 3) if path.is_file() else None
 
 
 @lru_cache(maxsize=256)

@@ -56,7 +56,10 @@ def _answer(path: Path, family: str, match: re.Match[str]) -> str:
     subject, of, checkpoint = " ".join(match[1].split()).rpartition(" of ")
     if not of:
         raise ProbeError(f"{path.name}: {match[0]} names no checkpoint; write {{{{ sizes.NAME of ID }}}}.")
-    file = Path(family) / f"{file_stem(checkpoint)}.json"
+    try:
+        file = Path(family) / f"{file_stem(checkpoint)}.json"
+    except ProbeError as error:
+        raise ProbeError(f"{path.name}: {match[0]}: {error}") from error
     found = [directory / file for directory in _directories() if (directory / file).is_file()]
     for record in found:
         answer = _lookup(_read(record, record.stat().st_mtime_ns), subject)
@@ -86,7 +89,7 @@ def _lookup(record: dict[str, Any], subject: str) -> Any:
         return next((fact["value"] for fact in record.get("facts", []) if fact["name"] == rest), None)
     if section == "quirk":
         slug, _, name = rest.partition(".")
-        quirk = next((quirk for quirk in record.get("experiments", []) if quirk["slug"] == slug), {})
+        quirk: dict[str, Any] = next((quirk for quirk in record.get("experiments", []) if quirk["slug"] == slug), {})
         return _spans(quirk.get("blocks")) if name == "blocks" else quirk.get("measured", {}).get(name)
     section, _, name = subject.partition(".")
     if section in ("config", "vision_config"):

@@ -1,7 +1,8 @@
 """The code of the notes: found in the Markdown, and run as a reader would run it.
 
 A block is a fence marked ``python``. Blocks of one file share a namespace, in order, with ``torch``, ``model``,
-``prompt`` and, in a tower's notes, ``image``, which the prompt then holds a place for. ``<!-- on: … -->`` names the checkpoint.
+``prompt`` and, in a tower's notes, ``image``, which the prompt then holds a place for. ``<!-- on: … -->`` names the
+checkpoint.
 """
 
 from __future__ import annotations
