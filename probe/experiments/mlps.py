@@ -79,33 +79,32 @@ def quantized_linears(run: Run) -> Verdict:
         ]
         modules = [host._module for host in (part(envoy, path) for path in paths) if host is not None]
         errors = [
-            _not_additive(module, run)
-            for module in modules
-            if isinstance(getattr(module, "weight", None), torch.Tensor)
+            _not_additive(module, run) for module in modules if "weight" in dict(module.named_parameters(recurse=False))
         ]
         found.append(max(errors) > 10 * tolerance(run) if errors else None)
         largest = max([largest, *errors])
     return per_block(found, {"largest_error": small(run, largest)}, absent="The blocks have no linear projections.")
 
 
+ROWS = 64
+"""Rows of a projection's matrix that are tried; a layer that rounds does so in any of them."""
+
+
 def _not_additive(module: torch.nn.Module, run: Run) -> float:
     """Largest relative difference between f(x + y) - f(y) and f(x) - f(0), in the input and in the weight."""
-    weight = module.weight
+    rows = {name: parameter[:ROWS] for name, parameter in module.named_parameters(recurse=False)}
+    weight = rows["weight"]
     one, two = noise_like(torch.empty(2, 4, weight.shape[-1])).to(run.dtype).to(weight.device)
     other = weight.roll(1, 0)
 
     def call(inputs: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(module, {"weight": matrix}, (inputs,)).float()
+        return torch.func.functional_call(module, {**rows, "weight": matrix}, (inputs,)).float()
 
     with torch.no_grad():
-        in_input = (
-            call(one + two, weight) - call(two, weight),
-            call(one, weight) - call(torch.zeros_like(one), weight),
-        )
-        in_weight = (
-            call(one, weight + other) - call(one, weight),
-            call(one, other) - call(one, torch.zeros_like(weight)),
-        )
+        still = torch.zeros_like(one)
+        in_input = (call(one + two, weight) - call(two, weight), call(one, weight) - call(still, weight))
+        none = torch.zeros_like(weight)
+        in_weight = (call(one, weight + other) - call(one, weight), call(one, other) - call(one, none))
     return max(float((left - right).abs().max() / right.abs().max()) for left, right in (in_input, in_weight))
 
 
