@@ -1,7 +1,37 @@
-"""Gemma 3: the published checkpoints, and the tiny twins that stand for their kinds.
+"""Gemma 3, text and vision: 270M to 27B (`model_type` `gemma3_text`).
 
-270M and 1B are text models; from 4B on a SigLIP encoder feeds the same text model, whose full-attention blocks then
-rescale their rotary positions.
+**The tree.** `embed_tokens`, `layers[i].{input_layernorm, self_attn, post_attention_layernorm,
+pre_feedforward_layernorm, mlp, post_feedforward_layernorm}`, `norm` and `lm_head`. 270M and 1B are
+`Gemma3ForCausalLM`, with the stack at `model`. From 4B on a checkpoint is a `gemma3` wrapper, with the stack at
+`model.language_model` and the head at the root. `RENAME` holds both spellings, and the one that is there binds.
+
+**The block** is a sandwich:
+
+    x1  = x  + post_attention_layernorm(self_attn(input_layernorm(x)))
+    out = x1 + post_feedforward_layernorm(mlp(pre_feedforward_layernorm(x1)))
+
+**What differs from Llama, and where it is read.**
+
+- *Contributions* are what the norms after the sublayers return, so `attention_output` and `mlp_output` are read at
+  those norms, siblings of the module that hosts the value. `layer_mid` enters `pre_feedforward_layernorm`.
+- *Norms* multiply by one plus their weight.
+- *Queries and keys* are normed a head at a time before the rotary; they are read where the attention is called, after
+  both. The scale of the scores comes from `query_pre_attn_scalar`.
+- *Kinds of blocks.* Sliding and full ones alternate in the order of `layer_types`, each kind with a rotary base of its
+  own. On the wrappers the full blocks' frequencies are lowered as well.
+- *Embeddings* leave `embed_tokens` scaled by the root of the hidden size; the head shares the table, unscaled.
+
+**The tower.** `model.vision_tower` is `vision`, a SigLIP encoder, and `model.multi_modal_projector` is `projector`.
+
+- SigLIP's blocks are pre-norm; its names (`layer_norm1`, `layer_norm2`, `out_proj`, `fc2`) answer to the standard ones.
+- The patch embedding is a convolution, so `vision.patch_embeddings` are read where its output has been flattened into
+  rows, before the position vectors. There is no class row.
+- `post_layernorm` is `vision.norm`, and `vision.tower_output` is its output and the projector's input. Pooling is the
+  projector's own business.
+- The image's tokens see each other in both directions, by a mask that the wrapper makes from `token_type_ids`.
+
+**The twins** keep the flags of the config they are shrunk from and change sizes only: `tiny` is 1B's kind and
+`tiny-vision` 4B's.
 """
 
 from __future__ import annotations
