@@ -1,0 +1,253 @@
+"""What generic shrinking cannot know, class by class: entries to set, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+DENSE, SPARSE = "dense", "sparse"
+GROUPED = {"num_key_value_heads": 2}
+GROUPED_WHY = "the class default has as many KV heads as heads, its published checkpoints have fewer"
+
+ADJUST: dict[str, tuple[dict[str, Any], str]] = {
+    "apertus": (GROUPED, GROUPED_WHY),
+    "apertus1p5_text": (GROUPED, GROUPED_WHY),
+    "arcee": (GROUPED, GROUPED_WHY),
+    "bamba": (
+        {"num_hidden_layers": 4, "attn_layer_indices": [1, 3]},
+        "the class default has no attention block, its published checkpoints have",
+    ),
+    "blt": (
+        {
+            "encoder_hash_byte_group_size": [3, 4],
+            "encoder_hash_byte_group_vocab": 64,
+            "patching_threshold": 3.9,
+            "encoder_config.hidden_size_global": 192,
+            "decoder_config.hidden_size_global": 192,
+            "global_config.hidden_size": 192,
+        },
+        "the global stream is as wide as the local heads that feed it; a patch begins where the patcher is uncertain",
+    ),
+    "cohere2": (GROUPED, GROUPED_WHY),
+    "cohere2_moe": (GROUPED, GROUPED_WHY),
+    "cohere_compass_text": (
+        {
+            **GROUPED,
+            "num_hidden_layers": 4,
+            "layer_types": [SLIDING, FULL, SLIDING, FULL],
+            "logit_scale": 0.0625,
+            "rope_parameters": {
+                SLIDING: {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]},
+                FULL: None,
+            },
+        },
+        "the class default has rotary parameters for no block type, and windows that no block uses",
+    ),
+    "dbrx": (
+        {"attn_config.rope_theta": 500000, "attn_config.clip_qkv": 1.5, "attn_config.kv_n_heads": 2},
+        "the rotary base is no field of the attention's config; a clip at 8 would never bite at unit scale",
+    ),
+    "deepseek_v4": (
+        {
+            "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
+            "o_groups": 3,
+            "rope_parameters.main.partial_rotary_factor": 1 / 3,
+            "rope_parameters.compress.partial_rotary_factor": 1 / 3,
+        },
+        "compression and output groups divide the prompt and the heads; 8 of 24 dimensions turn",
+    ),
+    "dots1": (
+        {
+            "num_hidden_layers": 4,
+            "layer_types": [FULL] * 4,
+            "first_k_dense_replace": 2,
+            "n_routed_experts": 8,
+            "n_shared_experts": 2,
+            "num_experts_per_tok": 3,
+            "norm_topk_prob": True,
+            "routed_scaling_factor": 2.5,
+        },
+        "the class default has no number of experts; dense first, then a mixture, as published",
+    ),
+    "dots3_note_text": (
+        {
+            "swa_num_attention_heads": 3,
+            "swa_num_key_value_heads": 3,
+            "swa_q_lora_rank": 44,
+            "swa_kv_lora_rank": 52,
+            "swa_head_dim": 24,
+            "swa_qk_nope_head_dim": 16,
+            "swa_qk_rope_head_dim": 8,
+            "swa_v_head_dim": 12,
+        },
+        "the windowed blocks have sizes of their own, under keys that are no fields of the class",
+    ),
+    "dory": (
+        {"n_input_layers": 2, "n_recurrent_layers": 2, "n_output_layers": 2, "num_hidden_layers": 6,
+         "layer_types": [SLIDING, FULL] * 3},
+        "the stack has three parts, of which the middle one is run twice",
+    ),
+    "doge/tiny-moe": (
+        {"is_moe": True, "num_experts": 16, "num_experts_per_tok": 3},
+        "checkpoints of both kinds are published; experts are addressed by two halves of a square number",
+    ),
+    "ernie4_5_moe": (
+        {"num_hidden_layers": 4, "moe_layer_start_index": 2, "moe_layer_end_index": 3},
+        "which blocks are mixtures is told by a first and a last index",
+    ),
+    "exaone_moe": (GROUPED, GROUPED_WHY),
+    "falcon/tiny-alibi": (
+        {"alibi": True, "parallel_attn": False, "multi_query": False, "bias": True},
+        "the layout of Falcon RW: sequential, with biases and linear position biases",
+    ),
+    "falcon_h1": (
+        {"mamba_d_ssm": 192, "mamba_n_heads": 12},
+        "the mixer's inner width is its heads times their width",
+    ),
+    "gemma4_text": ({"global_head_dim": 48}, "the full-attention blocks' own head width is no field of the class"),
+    "gemma4_unified_text": (
+        {"global_head_dim": 48},
+        "the full-attention blocks' own head width is no field of the class",
+    ),
+    "gpt_neo": (
+        {"num_layers": 4, "attention_types": [[["global", "local"], 2]], "attention_layers": ["global", "local"] * 2},
+        "which blocks are windowed is told by a nested pattern",
+    ),
+    "gpt_neox/tiny-sequential": ({"use_parallel_residual": False}, "checkpoints of both wirings are published"),
+    "granitemoe": (GROUPED, GROUPED_WHY),
+    "granitemoe_swa": ({**GROUPED, "shared_intermediate_size": 72}, GROUPED_WHY),
+    "granitemoehybrid": (
+        {**GROUPED, "num_hidden_layers": 4, "layer_types": [LINEAR, FULL, LINEAR, FULL]},
+        "the class default has no attention block, its published checkpoints have",
+    ),
+    "granitemoeshared": (
+        {**GROUPED, "shared_intermediate_size": 72},
+        "the class default has no shared expert, which the class exists for",
+    ),
+    "hrm_text": (
+        {"num_hidden_layers": 2},
+        "it counts the blocks of a stack, and each stack is run several times",
+    ),
+    "hunyuan_v1_dense": ({**GROUPED, "head_dim": 16}, "the class default has no head width"),
+    "hunyuan_v1_moe": (
+        {**GROUPED, "head_dim": 16, "num_experts": 8, "moe_topk": 3},
+        "the class default has no head width and one expert",
+    ),
+    "hyperclovax": (GROUPED, GROUPED_WHY),
+    "inkling2_loop_text": (
+        {
+            "num_hidden_layers": 12,
+            "layer_types": ["hybrid_sliding", "hybrid_sliding", "hybrid"] * 4,
+            "n_layers_per_attn_res_block": 3,
+            "loop_layer_index_start": 3,
+            "loop_layer_index_end": 9,
+        },
+        "the loop runs over whole residual blocks, two here",
+    ),
+    "inkling2_text": (
+        {
+            "num_hidden_layers": 9,
+            "layer_types": ["hybrid_sliding", "hybrid_sliding", "hybrid"] * 3,
+            "n_layers_per_attn_res_block": 3,
+        },
+        "a windowed block begins a residual block or stands within one",
+    ),
+    "jamba": (
+        {"num_hidden_layers": 8, "attn_layer_period": 4, "attn_layer_offset": 2},
+        "which blocks attend and which are mixtures is told by periods",
+    ),
+    "jetmoe": ({"num_key_value_heads": 3}, "its heads are the KV heads times the experts a token chooses"),
+    "kimi_k2": (
+        {"vision_config.pos_emb_height": 8, "vision_config.pos_emb_width": 8},
+        "a small tower",
+    ),
+    "laguna": (
+        {
+            "num_hidden_layers": 6,
+            "layer_types": [FULL, FULL, SLIDING, FULL, SLIDING, FULL],
+            "mlp_layer_types": [DENSE, DENSE, SPARSE, SPARSE, SPARSE, SPARSE],
+            "num_attention_heads_per_layer": [6, 6, 8, 6, 8, 6],
+        },
+        "the class default has a window and rotary parameters for sliding blocks, but no such block",
+    ),
+    "lfm2": ({"block_multiple_of": 8}, "the MLP's width is rounded up to a multiple of it"),
+    "lfm2_moe": (
+        {
+            "num_hidden_layers": 6,
+            "num_dense_layers": 2,
+            "layer_types": ["conv", "conv", FULL, "conv", FULL, "conv"],
+        },
+        "the class default has no block types; dense convolutions first, as published",
+    ),
+    "mamba2": ({"num_heads": 12, "head_dim": 16}, "its heads are the mixer's, together twice as wide as the stream"),
+    "mellum": ({"num_hidden_layers": 4, "layer_types": [SLIDING, FULL] * 2, "mlp_layer_types": [SPARSE] * 4},
+        "the class default has rotary parameters and a window for sliding blocks, but no such block"),
+    "mimo_v2_flash": ({"num_attention_heads": 8}, "windowed blocks have twice the KV heads"),
+    "minimax": (
+        {"layer_types": [LINEAR, FULL, LINEAR, FULL]},
+        "the decay of a linear block vanishes on the last one, which attends on published checkpoints",
+    ),
+    "minimax_m3_vl_text": (
+        {
+            "num_hidden_layers": 4,
+            "index_n_heads": 2,
+            "index_head_dim": 24,
+            "layer_types": [FULL, FULL, "minimax_m3_sparse", "minimax_m3_sparse"],
+            "mlp_layer_types": [DENSE, DENSE, SPARSE, SPARSE],
+        },
+        "the class default has neither sparse attention nor dense blocks, which the class exists for",
+    ),
+    "ministral": ({"head_dim": 16}, "the class default has no head width"),
+    "modernbert-decoder": (
+        {"num_hidden_layers": 6, "layer_types": [FULL, SLIDING] * 3},
+        "the first block lacks a norm that the other full ones have",
+    ),
+    "nemotron": (GROUPED, "the class default has no number of KV heads"),
+    "nemotron_h/tiny-dense": (
+        {"layers_block_type": [LINEAR, "mlp", FULL, "mlp", LINEAR, FULL]},
+        "the layout of Nemotron-H before mixtures",
+    ),
+    "phi4_multimodal": (
+        {
+            "audio_config.ext_pw_out_channel": 96,
+            "audio_config.depthwise_separable_out_channel": 96,
+            "audio_config.nemo_conv_channels": 32,
+            "vision_config.crop_size": 16,
+        },
+        "small towers",
+    ),
+    "qwen2_5_vl_text": ({"vision_config.fullatt_block_indexes": [1]}, "a small tower"),
+    "qwen2_vl_text": ({"vision_config.embed_dim": 48}, "a small tower"),
+    "qwen3_vl_moe_text": ({"vision_config.deepstack_visual_indexes": [0, 1, 2]}, "a small tower"),
+    "qwen3_vl_text": ({"vision_config.deepstack_visual_indexes": [0, 1, 2]}, "a small tower"),
+    "qwen4_exp_text": (
+        {
+            "indexer_n_heads": 4,
+            "indexer_kv_heads": 1,
+            "indexer_head_dim": 24,
+            "indexer_budget": 8,
+            "indexer_compress_ratio": 2,
+            "ple_layer_ids": [1, 3],
+            "ngram_vocab_size_base": 90,
+            "heads_per_ngram": 2,
+            "make_ngram_vocab_size_divisible_by": 8,
+            "split_ngram_parts": 2,
+            "eos_token_id": 1,
+        },
+        "the class default has neither indexer nor n-gram embeddings, which the class exists for",
+    ),
+    "recurrent_gemma": ({"num_hidden_layers": 6}, "its pattern has three blocks, one of which attends"),
+    "stablelm/tiny-parallel": (
+        {"use_parallel_residual": True, "qk_layernorm": True},
+        "the wiring of StableLM 2 12B",
+    ),
+    "xlstm": (
+        {"hidden_size": 128, "embedding_dim": 128, "num_heads": 4},
+        "the class rounds the widths of queries and values up to multiples of 64",
+    ),
+    "zamba2": (
+        {"num_hidden_layers": 8, "layers_block_type": [LINEAR, "hybrid"] * 4},
+        "two shared blocks take turns, and each is met twice",
+    ),
+}  # fmt: skip
+"""model_type, or model_type/twin -> (config entries, dotted below the root; the reason)."""
