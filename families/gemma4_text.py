@@ -19,8 +19,8 @@ at `model.language_model` and the head at the root. `RENAME` holds both spelling
 - *The scalar.* `layer_scalar` is a buffer of the block and multiplies the finished sum in place. Contributions are
   served before it; the identity carries it.
 - *Per-layer embeddings* (E2B, E4B). A third term from modules that are the block's own children, hence
-  `layers[i].per_layer_output`. The block's second argument is its slice of a second embedding table, mixed with a
-  projection of the embeddings. A checkpoint without them has no such value.
+  `layers[i].per_layer_output`. The block's second argument is its part of what a second embedding table
+  and a projection of the first one's output give. A checkpoint without them has no such value.
 - *The mixture* (26B-A4B). `router` and `experts` are children of the block, not of `mlp`. `mlp` hosts their values all
   the same and reaches them through its parent, so that they have the names they have on every family. The router reads
   the stream after the attention's add and returns probabilities, so `router_logits` are its projection's output.
@@ -39,7 +39,8 @@ at `model.language_model` and the head at the root. `RENAME` holds both spelling
 `projector`. Its blocks are the same sandwich, without branch and scalar.
 
 - `vision.patch_embed` is the linear map of the processor's flat patches; position vectors are added after it.
-- Padded rows run through every block. They are masked as keys only, so they are present in every `layer_output`.
+- Padded rows run through every block: nothing but a mask on the keys sets them apart, and every `layer_output` has
+  them.
 - No norm follows the blocks. `vision.tower_output` is the encoder's output, padding included.
 - The pooler zeroes the padding, averages squares of patches and scales the mean; where the config sets `standardize`,
   the tower then shifts and scales by two buffers. `projector.input` is the result, flat over the images.

@@ -7,8 +7,8 @@ class, head included, at `language_model`. `RENAME` holds both spellings, and th
 **What differs from Llama, and where it is read.** Both adds are in the block and nothing scales them.
 
 - *Blocks without rotary.* Where `no_rope_layers` is zero, a block attends over the whole context, without rotary and
-  without norming queries and keys; with `attn_temperature_tuning` its queries are scaled by a factor that grows with
-  the position. The others rotate, then norm without a gain (`use_qk_norm`: Scout does, Maverick does not), and attend
+  without norming queries and keys; with `attn_temperature_tuning` its queries grow with the logarithm of the
+  position. The others rotate, then norm without a gain (`use_qk_norm`: Scout does, Maverick does not), and attend
   within chunks of `attention_chunk_size`. Queries and keys are read where the attention is called, after all of it.
 - *The eager attention* is this class's own function of the usual shape; its softmax runs in the model's dtype.
 - *Mixtures and dense MLPs.* A block in `moe_layers` has a mixture, which returns a pair whose first part is flat over
@@ -22,8 +22,8 @@ class, head included, at `language_model`. `RENAME` holds both spellings, and th
 - *The shared expert's output* is overwritten: the mixture adds the routed sum into it in place. So
   `shared_expert_output` is a copy taken as the expert returns, and its edits are carried back. The shared expert is a
   dense MLP by class, but the block adds the mixture's sum, so it has no `mlp_output`.
-- *Sizes.* This config's `intermediate_size` is an expert's width; the dense MLP's is `intermediate_size_mlp`, which the
-  root's `intermediate_size` reports. On Scout, all mixtures, no module has that width.
+- *Sizes.* This config's `intermediate_size` is an expert's width; a dense MLP has `intermediate_size_mlp`, and so has the root's
+  `intermediate_size`. On Scout, all mixtures, no module has that width.
 
 **The tower.** `vision_model` is `vision`, and `multi_modal_projector`, the last module before the scatter
 (`ROOT_SCATTER`), is `projector`. It is a pre-norm ViT over one tile a row.
