@@ -22,8 +22,8 @@ class, head included, at `language_model`. `RENAME` holds both spellings, and th
 - *The shared expert's output* is overwritten: the mixture adds the routed sum into it in place. So
   `shared_expert_output` is a copy taken as the expert returns, and its edits are carried back. The shared expert is a
   dense MLP by class, but the block adds the mixture's sum, so it has no `mlp_output`.
-- *Sizes.* This config's `intermediate_size` is an expert's width; a dense MLP has `intermediate_size_mlp`, and so has the root's
-  `intermediate_size`. On Scout, all mixtures, no module has that width.
+- *Sizes.* This config's `intermediate_size` is an expert's width; a dense MLP's is `intermediate_size_mlp`,
+  and the root's `intermediate_size` gives the latter. On Scout, all mixtures, no module has that width.
 
 **The tower.** `vision_model` is `vision`, and `multi_modal_projector`, the last module before the scatter
 (`ROOT_SCATTER`), is `projector`. It is a pre-norm ViT over one tile a row.
