@@ -96,7 +96,9 @@ def test_instant_navigation_keeps_the_figure_alive(open_page: Open) -> None:
 )
 def test_search_finds_values_checkpoints_and_paths(open_page: Open, query: str, found: str) -> None:
     page = open_page("/")
-    page.locator(".md-search__input").fill(query)
+    page.wait_for_function("window.document$ && document.documentElement.classList.contains('js')")
+    page.locator(".md-search__input").click()
+    page.keyboard.type(query)
     results = page.locator(".md-search-result__item")
     expect(results.first).to_be_visible(timeout=30_000)
     page.evaluate("window.shifts = []")

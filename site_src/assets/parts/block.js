@@ -13,6 +13,13 @@ function target(link) {
   return (link.getAttribute("href") ?? link.getAttribute("xlink:href")).slice(1)
 }
 
+// Every part that has a card, by the card's id.
+function grouped(links) {
+  const found = new Map()
+  for (const link of links) found.set(target(link), [...(found.get(target(link)) ?? []), link])
+  return found
+}
+
 function live() {
   for (const figure of figures) if (!figure.root.isConnected) figures.delete(figure)
   return figures
@@ -51,6 +58,8 @@ class BlockFigure {
     this.slider = root.querySelector("input[type=range]")
     this.ticks = [...root.querySelectorAll(".ticks i")]
     this.shapes = [...root.querySelectorAll(".shape")]
+    this.links = grouped(root.querySelectorAll("a.part"))
+    this.marked = []
     this.index = 0
     this.pinned = null
     this.shown = null
@@ -177,7 +186,7 @@ class BlockFigure {
   }
 
   drawn(id) {
-    return [...this.shape.querySelectorAll("a.part")].find(link => target(link) === id)
+    return (this.links.get(id) ?? []).find(link => this.shape.contains(link))
   }
 
   partCard(source) {
@@ -203,10 +212,14 @@ class BlockFigure {
   }
 
   mark() {
-    for (const link of this.root.querySelectorAll("a.part")) {
-      const own = target(link) === this.shown
-      link.classList.toggle("is-shown", own)
-      link.setAttribute("aria-pressed", String(own && this.pinned === this.shown))
+    for (const link of this.marked) {
+      link.classList.remove("is-shown")
+      link.setAttribute("aria-pressed", "false")
+    }
+    this.marked = this.links.get(this.shown) ?? []
+    for (const link of this.marked) {
+      link.classList.add("is-shown")
+      link.setAttribute("aria-pressed", String(this.pinned === this.shown))
     }
     this.pane.classList.toggle("is-pinned", Boolean(this.pinned))
   }
