@@ -153,6 +153,7 @@ class Edit(Part):
         None,
         description="for a contribution: largest difference between the edit, times the block's factor, and what layer_output moved by",
     )
+    blocks: list[int] | None = Field(None, description="the blocks it was edited on; null where that is all of them")
 
 
 class Value(Part):

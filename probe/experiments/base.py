@@ -1,8 +1,8 @@
 """What an experiment is: a question about a checkpoint that a run answers, with numbers.
 
-An experiment looks at a :class:`~probe.measure.run.Run` (every value of one forward, and the derived wiring) and may run
-the model again on changed inputs, weights or positions. It answers by what it saw, never by a class name or a flag; a
-config entry may only explain a number that was measured.
+An experiment looks at a :class:`~probe.measure.run.Run` (every value of one forward, and the derived wiring) and may
+run the model again on changed inputs, weights or positions. It answers by what it saw, never by a class name or a flag;
+a config entry may only explain a number that was measured.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def some(blocks: list[int], total: int) -> str:
             runs.append([block])
     parts = []
     for run in runs:
-        parts += [str(run[0])] if len(run) == 1 else [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(run[0]), str(run[1])]
+        parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(block) for block in run]
     if len(parts) > 8:
         return f"{len(blocks)} of {total} blocks ({parts[0]}, {parts[1]}, … {parts[-1]})"
-    return f"block{'s' if len(blocks) > 1 else ''} " + (parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + f" and {parts[-1]}")
+    if len(parts) == 1:
+        return f"block{'s' if len(blocks) > 1 else ''} {parts[0]}"
+    return f"blocks {', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,4 +1,4 @@
-"""Editing every writable value of every block, in one batched forward pass, and seeing what moves.
+"""Editing every writable value, in one batched forward pass, and seeing what moves.
 
 The prompt is repeated, one row an edit: in row ``r`` one value of one block is changed, and the row's logits are
 compared with those of row 0, which nobody touches. A second unedited row gives the noise of the arithmetic. For a
@@ -8,7 +8,7 @@ exactly the edit, times the block's factors.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,30 +28,45 @@ MAX_ROWS = 96
 
 @dataclass(frozen=True)
 class Effect:
-    """What an edit did: the largest change of a logit in its row, and in an unedited row."""
+    """What an edit did: the largest change of a logit in its row, and in an unedited row; None where only ``exact``,
+    the move of the block's output, was looked at.
+    """
 
-    logits: float
-    noise: float
+    logits: float | None
+    noise: float | None
     exact: float | None = None
     scale: float = 1.0
 
     @property
-    def reaches(self) -> bool:
+    def reaches(self) -> bool | None:
+        """Whether the edit changed a logit by more than the arithmetic's noise; None where that was not looked at."""
+        if self.logits is None or self.noise is None:
+            return None
         return self.logits > 8 * self.noise + 1e-7 * self.scale
 
 
 def edit_all(run: Run) -> dict[Key, Effect]:
-    """Edit every writable value of every block, a row each.
+    """Edit every writable value, a row each: on every block of a twin, on three blocks of real weights.
 
     Returns:
         The effect of each edit; contributions have ``exact``, the largest difference between the edit times the
         block's factors and what the block's output moved by.
     """
-    plan = [key for hosts in by_host_and_name(run.model, lambda key: _writable(run, key)).values() for key, _ in hosts]
+    groups = by_host_and_name(run.model, lambda key: _writable(run, key)).values()
+    plan = [key for hosts in groups for key in _chosen(run, [key for key, _ in hosts])]
     effects: dict[Key, Effect] = {}
     for start in range(0, len(plan), MAX_ROWS):
         effects |= _batch(run, plan[start : start + MAX_ROWS])
-    return effects | {key: _with_exact(effects[key], error) for key, error in _exact(run).items() if key in effects}
+    for key, error in _exact(run).items():
+        effects[key] = replace(effects.get(key, Effect(None, None)), exact=error)
+    return effects
+
+
+def _chosen(run: Run, keys: list[Key]) -> list[Key]:
+    """The blocks whose value is edited: all of a twin's, the first, the middle and the last one of real weights."""
+    if run.model.loaded.target.kind == "tiny" or len(keys) <= 3:
+        return keys
+    return [keys[0], keys[len(keys) // 2], keys[-1]]
 
 
 def _writable(run: Run, key: Key) -> bool:
@@ -203,10 +218,6 @@ def factor_value(stack: Stack, index: int, factor: Factor) -> float | torch.Tens
     except AttributeError:
         return float(factor.name)
     return held.float() if isinstance(held, torch.Tensor) else float(held)
-
-
-def _with_exact(effect: Effect, error: float) -> Effect:
-    return Effect(effect.logits, effect.noise, error, effect.scale)
 
 
 __all__ = ["Effect", "edit_all", "factor_value", "factors"]

@@ -347,8 +347,26 @@ def _carry(experiment: Experiment, blocks: list[int], model: StandardizedTransfo
         )
     update: dict[str, Any] = {"blocks": where, "measured": numbers}
     if experiment.verdict == "yes":
-        update["statement"] = quirk.say({**experiment.measured, **numbers}, where, len(blocks))
+        update["statement"] = _said(quirk, experiment, numbers, where, len(blocks))
     return experiment.model_copy(update=update)
+
+
+def _said(
+    quirk: experiments.Quirk, experiment: Experiment, numbers: dict[str, Any], where: list[int] | None, total: int
+) -> str:
+    """The quirk's sentence with the checkpoint's own numbers; where it needs the twin's, the twin's, and said so."""
+    words = {name: value for name, value in experiment.measured.items() if not _is_number(value)}
+    try:
+        return quirk.say({**words, **numbers}, where, total)
+    except KeyError:
+        return f"On the twin: {experiment.statement}"
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a measured entry is a number, or a list that has one."""
+    if isinstance(value, list):
+        return any(_is_number(item) for item in value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _config_entry(model: StandardizedTransformer, key: str, *, vision: bool) -> Any:

@@ -130,14 +130,16 @@ def _seen(group: _Group, measured: Measured) -> tuple[list[int] | None, bool | N
     read = [key for key in group.have if key in measured.readings]
     first = measured.readings[read[0]] if read else None
     shape = list(first.shape) if isinstance(first, torch.Tensor) else [len(first)] if isinstance(first, list) else None
-    effects = [measured.effects[key] for key in group.have if key in measured.effects]
-    edits = bool(effects) and len(effects) == len(group.have) and all(effect.reaches for effect in effects)
+    effects = {key: measured.effects[key] for key in group.have if key in measured.effects}
+    seen = {key.block: effect.logits for key, effect in effects.items() if effect.logits is not None}
+    edits = bool(seen) and all(effect.reaches is not False for effect in effects.values())
     edit = None
-    if effects:
-        exact = [effect.exact for effect in effects if effect.exact is not None]
+    if seen:
+        exact = [effect.exact for effect in effects.values() if effect.exact is not None]
         edit = Edit(
-            logits=one_digit(max(effect.logits for effect in effects)),
+            logits=one_digit(max(seen.values())),
             exact=one_digit(max(exact)) if exact else None,
+            blocks=None if len(seen) == len(group.have) else sorted(block for block in seen if block is not None),
         )
     return shape, len(read) == len(group.have), edits, edit
 
@@ -149,7 +151,7 @@ def _why(group: _Group, measured: Measured) -> str | None:
         return measured.why
     if not group.value.writable:
         return NOT_EDITED
-    silent = [key.block for key in group.have if key in measured.effects and not measured.effects[key].reaches]
+    silent = [key.block for key in group.have if key in measured.effects and measured.effects[key].reaches is False]
     if silent:
         return f"the edit changed no logit on {'blocks ' + str(silent) if silent != [None] else 'this checkpoint'}"
     return None
