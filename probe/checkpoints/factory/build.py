@@ -27,7 +27,7 @@ PROMPT = "The Eiffel Tower is in the city of"
 
 def build_config(model_type: str, name: str = "tiny", overrides: Mapping[str, Any] | None = None) -> PreTrainedConfig:
     """The small config of a twin; `overrides` are dotted below the root (``text_config.sliding_window``)."""
-    stem = sources.twins(model_type)[name]
+    stem = sources.twin(model_type, name)
     root = sources.root_type(model_type)
     config_class = CONFIG_MAPPING[root]
     raw = copy.deepcopy(published(stem).config) if stem else {}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.auto import modeling_auto
+
+from probe import registry
+from probe.errors import ProbeError
 
 PUBLISHED: dict[str, dict[str, str | None]] = {
     "bloom": {"tiny": "bigscience__bloom-560m"},
@@ -86,6 +89,47 @@ def twins(model_type: str) -> dict[str, str | None]:
     return dict(PUBLISHED.get(model_type, {"tiny": None}))
 
 
+def twin(model_type: str, name: str) -> str | None:
+    """The published config of one twin. Raises: ProbeError if there is no such decoder, or no such twin of it."""
+    if model_type not in decoders():
+        near = registry.nearest(model_type, decoders())
+        raise ProbeError(f"This transformers has no text decoder {model_type!r}{near}: name another.")
+    known = twins(model_type)
+    if name not in known:
+        raise ProbeError(f"{model_type} has no twin named {name!r}; it has {', '.join(known)}.")
+    return known[name]
+
+
 def root_type(model_type: str) -> str:
     """model_type of the config that is built: the wrapper's where the text model has no class of its own."""
     return WRAPPED.get(model_type, model_type)
+
+
+OTHER_TASKS = (
+    modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES,
+    modeling_auto.MODEL_FOR_TEXT_TO_WAVEFORM_MAPPING_NAMES,
+)
+"""What transformers maps to one of these beside causal language modeling is no decoder of text alone."""
+
+NO_DECODER = {
+    "bert-generation": "an encoder that can be run causally",
+    "gemma4_assistant": "drafts for another model, whose states it reads",
+    "gemma4_unified_assistant": "drafts for another model, whose states it reads",
+    "moshi": "hears and speaks",
+    "trocr": "decodes what another model's encoder saw",
+    "xlnet": "attends by permutation, not causally",
+}
+"""Classes mapped to causal language modeling alone that are no decoders of text either."""
+
+
+def decoders() -> list[str]:
+    """Model types of every text decoder of the installed transformers, sorted; reads names only.
+
+    Those with a causal model of their own, and those that come in a wrapper only. A new one of a newer transformers
+    appears by itself.
+    """
+    others = {*NO_DECODER}.union(*OTHER_TASKS)
+    return sorted({*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *WRAPPED} - others)
