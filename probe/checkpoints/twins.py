@@ -7,6 +7,8 @@ What a twin keeps and what it shrinks is declared in the family module's ``TWINS
 ``root``, ``text``, ``vision``  keys that replace the published ones; ``layer_types`` repeats up to the last block
 ``rope``    keys that replace those of the published rotary scaling
 ``image``   sizes of the image processor, see `images`
+
+For ``text``, ``vision`` and ``image`` another twin's name stands for that twin's part.
 """
 
 from __future__ import annotations
@@ -49,7 +51,13 @@ def spec(family: str, name: str) -> dict[str, Any]:
 
 @cache
 def _twins(family: str) -> dict[str, dict[str, Any]]:
-    return registry.get(family).twins
+    """A family's declarations, with a part that is another twin's name replaced by that twin's part."""
+    declared = registry.get(family).twins
+    return {name: {key: _part(declared, key, value) for key, value in twin.items()} for name, twin in declared.items()}
+
+
+def _part(declared: dict[str, dict[str, Any]], key: str, value: Any) -> Any:
+    return declared[value][key] if key in ("text", "vision", "image") and isinstance(value, str) else value
 
 
 def build_config(family: str, name: str, overrides: Overrides | None = None) -> PreTrainedConfig:

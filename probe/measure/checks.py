@@ -36,6 +36,7 @@ def block_checks(stack: Stack) -> Iterator[Check]:
     yield Check("activation", "act_fn(gate_proj(mlp_input)) == mlp_activation", _activation)
     yield Check("neurons", "mlp_activation * up_proj(mlp_input) == mlp_neurons", _neurons)
     yield Check("down projection", f"{_through(second.post_norm, 'down_proj(mlp_neurons)')} == mlp_output", _down)
+    yield Check("expert choice", "topk(router_logits) == expert_indices", _choice)
     yield Check("shared expert", "down_proj(mlp_neurons) == shared_expert_output", _shared_expert)
 
 
@@ -171,6 +172,13 @@ def _shared_expert(block: Block) -> Pair | None:
     return (
         None if neurons is None or shared is None else (block.apply(block.part(f"{host}.down_proj"), neurons), shared)
     )
+
+
+def _choice(block: Block) -> Pair | None:
+    logits, indices = block.value("mlp", "router_logits"), block.value("mlp", "expert_indices")
+    if logits is None or indices is None:
+        return None
+    return logits.topk(indices.shape[-1]).indices.float(), indices.float()
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def test_has_two_blocks_of_every_shape_and_short_windows(family: str, name: str,
 
 @each_twin
 def test_keeps_the_published_flags(family: str, name: str, twin: Any) -> None:
-    spec = registry.get(family).twins[name]
+    spec = twins.spec(family, name)
     raw = json.loads((CONFIGS / f"{spec['config']}.json").read_text())
     ours = twin(family, name).config
     pairs = [(raw.get("text_config", raw), ours.get_text_config())]
