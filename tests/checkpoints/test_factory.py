@@ -41,7 +41,11 @@ ONCE = {
 }
 """How many kinds of block stand once where the class allows no second, and why."""
 
-COMPUTED = {"minimax": re.compile(r"(slope_rate|_decay)$")}
+COMPUTED = {
+    "apertus": re.compile(r"act_fn\.(beta|eps)$"),
+    "apertus1p5_text": re.compile(r"act_fn\.(beta|eps)$"),
+    "minimax": re.compile(r"(slope_rate|_decay)$"),
+}
 """Saved buffers whose values the class computes."""
 
 WINDOWS = re.compile(r"(?<!max_)(window(_size|_len)?|chunk_size|index_topk|block_size)$")
@@ -53,11 +57,12 @@ class Ran:
     logits: torch.Tensor
     again: torch.Tensor
     stream: list[torch.Tensor]
+    chosen: list[torch.Tensor]
 
 
 @cache
 def ran(model_type: str, name: str) -> Ran:
-    """A twin, its logits [seq, vocab] of two forwards, and the outputs of its blocks."""
+    """A twin, its logits [seq, vocab] of two forwards, its blocks' outputs and its routers' choices of experts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = factory.build_default(model_type, name)
@@ -66,12 +71,18 @@ def ran(model_type: str, name: str) -> Ran:
     def seen(block: Any, args: Any, out: Any) -> None:
         stream.append(out[0] if isinstance(out, (tuple, list)) else out)
 
+    def routed(router: Any, args: Any, out: Any) -> None:
+        parts = out if isinstance(out, tuple) else ()
+        chosen.extend(x for x in parts if isinstance(x, torch.Tensor) and x.dtype == torch.int64 and x.numel() > 1)
+
+    chosen: list[torch.Tensor] = []
     hooks = [block.register_forward_hook(seen) for block in check.stack(module)[1]]
+    hooks += [m.register_forward_hook(routed) for n, m in module.named_modules() if re.search(r"(gate|router)$", n)]
     with torch.no_grad():
         logits, again = (module(**factory.default_inputs(module)).logits[0].float() for _ in range(2))
     for hook in hooks:
         hook.remove()
-    return Ran(module, logits, again, stream)
+    return Ran(module, logits, again, stream, chosen)
 
 
 def test_every_decoder_has_a_twin_or_a_reason() -> None:
@@ -132,7 +143,7 @@ def test_is_lively(model_type: str, name: str) -> None:
             continue
         assert torch.isfinite(tensor).all(), key
         assert not ((tensor == 0) | (tensor == 1)).any(), key
-        assert tensor.numel() < 4 or tensor.std() > 0.02, key
+        assert tensor.numel() < 4 or tensor.std() > 0.02 * min(1.0, tensor.abs().max()), key
         numbers = (tuple(tensor.shape), tuple(tensor.flatten()[:4].tolist()))
         assert seen.setdefault(numbers, tensor.data_ptr()) == tensor.data_ptr(), f"{key} equals another tensor"
 
@@ -142,6 +153,15 @@ def test_activations_stay_in_range(model_type: str, name: str) -> None:
     found = ran(model_type, name)
     deviations = [x.float().std().item() for x in found.stream]
     assert deviations and all(0.05 < x < 60 for x in deviations), deviations
+
+
+@each_twin
+def test_routers_choose_several_experts(model_type: str, name: str) -> None:
+    assert all(len(chosen.unique()) >= 2 for chosen in ran(model_type, name).chosen)
+
+
+def test_most_mixtures_were_seen_choosing() -> None:
+    assert sum(bool(ran(*twin).chosen) for twin in TWINS) > 50
 
 
 @each_twin

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from probe.checkpoints.tokens import VOCAB_SIZE
+
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 DENSE, SPARSE = "dense", "sparse"
 GROUPED = {"num_key_value_heads": 2}
@@ -25,8 +27,13 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
             "encoder_config.hidden_size_global": 192,
             "decoder_config.hidden_size_global": 192,
             "global_config.hidden_size": 192,
+            "vocab_size": VOCAB_SIZE,
+            "encoder_config.vocab_size": VOCAB_SIZE,
+            "decoder_config.vocab_size": VOCAB_SIZE,
+            "patcher_config.vocab_size": VOCAB_SIZE,
         },
-        "the global stream is as wide as the local heads that feed it; a patch begins where the patcher is uncertain",
+        "the global stream is as wide as the local heads that feed it, a patch begins where the patcher is uncertain, "
+        "and the bytes are our tokenizer's",
     ),
     "cohere2": (GROUPED, GROUPED_WHY),
     "cohere2_moe": (GROUPED, GROUPED_WHY),

@@ -29,10 +29,14 @@ TIED = 2.5
 
 NAMED: tuple[tuple[str, tuple[float, float]], ...] = (
     (r"A_log$", (0.0, 1.0)),
+    (r"(correction|expert)_bias$", (0.0, 0.2)),
+    (r"balancing_biases$", (0.0, 0.05)),
+    (r"qk_norm\.temp$", (2.0, 0.6)),
     (r"time_(mix|maa)", (0.5, 0.45)),
     (r"(^|\.)(in|out)put_(min|max)$", (0.0, 3.0)),
 )
-"""Center and half-width by a parameter's name: decays of a recurrence, shares of a mixture of two tokens."""
+"""Center and half-width by a parameter's name: decays of a recurrence, biases that only tip a router's choice between
+probabilities, a temperature, shares of a mixture of two tokens, bounds of a clip."""
 
 GAINS: tuple[tuple[str, float], ...] = (
     (r"router|(\.|^)gate\.weight$|\.gate\.wg|score", 2.0),
@@ -76,12 +80,16 @@ def _saved(model: nn.Module) -> Iterator[tuple[str, nn.Module, torch.Tensor]]:
 
 
 def _is_blank(own: str, buffer: torch.Tensor | None) -> bool:
-    """Whether a saved buffer waits for a checkpoint's values: a bias, or all of it equal, or never initialised."""
+    """Whether a saved buffer waits for a checkpoint's values: a bias, or all of it equal, or never initialised.
+
+    A single number other than 0 and 1 is a constant of the code.
+    """
     if buffer is None or not buffer.numel() or buffer.dtype == torch.bool:
         return False
     if buffer.is_floating_point() and (re.search(r"bias(es)?$", own) or buffer.isnan().any()):
         return True
-    return bool((buffer == buffer.flatten()[0]).all())
+    first = buffer.flatten()[0]
+    return bool((buffer == first).all()) and (buffer.numel() > 1 or first.item() in (0, 1))
 
 
 def _choices(name: str, shape: torch.Size, experts: int) -> torch.Tensor:
@@ -99,16 +107,21 @@ def _range(name: str, owner: nn.Module, tensor: torch.Tensor) -> tuple[float, fl
         scale = getattr(owner, "scalar_embed_scale", None) or getattr(owner, "embed_scale", None) or 1.0
         return 0.0, UNIT / float(scale)
     if sum(size > 1 for size in tensor.shape) <= 1:
-        return (1.0, 0.5) if _is_gain(own, owner, tensor) else (0.0, 0.7)
+        center = _center(own, owner, tensor)
+        return center, abs(center) / 2 or 0.7
     if bool((tensor == 1).all()):
         return 1.0, 0.5
     return 0.0, UNIT * _gain(name) / math.sqrt(_fan_in(own, owner, tensor))
 
 
-def _is_gain(own: str, owner: nn.Module, tensor: torch.Tensor) -> bool:
+def _center(own: str, owner: nn.Module, tensor: torch.Tensor) -> float:
+    """What a vector's values lie around: the constant that the constructor gave it, one for a gain, else zero."""
+    first = tensor.flatten()[0].item()
     if isinstance(owner, (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)):
-        return own == "weight"
-    return bool((tensor == 1).all())
+        return float(own == "weight")
+    if own.endswith("scale") and (first == 0 or math.isnan(first)):
+        return 1.0
+    return first if bool((tensor == first).all()) else 0.0
 
 
 def _gain(name: str) -> float:
