@@ -15,7 +15,7 @@ import torch
 
 from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
-from probe.measure import identities, record
+from probe.measure import findings, identities
 from probe.measure.record import probe_target
 from probe.standard import StandardizedTransformer, family_module
 from probe.standard.hosts import Host
@@ -51,12 +51,12 @@ def swap(family: str, native: str, first: str, second: str) -> Mutation:
 
 
 def drop_the_scalar(patch: pytest.MonkeyPatch) -> None:
-    derive = record.measure.__globals__["derive"]
+    derive = findings.measure.__globals__["derive"]
 
     def without(blocks: Any, forward: Any) -> Any:
         return [replace(anatomy, factors=(), tree=anatomy.tree.of) for anatomy in derive(blocks, forward)]
 
-    patch.setitem(record.measure.__globals__, "derive", without)
+    patch.setitem(findings.measure.__globals__, "derive", without)
 
 
 def leave_rows_unnormalised(patch: pytest.MonkeyPatch) -> None:
@@ -181,11 +181,9 @@ MUTATIONS: dict[str, tuple[str, str, Mutation]] = {
 @contextmanager
 def _fresh() -> Iterator[None]:
     """Forget twins that were built and measured before, and leave nothing of the mutated ones."""
-    record._twin.cache_clear()
-    record._found.clear()
+    findings.forget()
     yield
-    record._twin.cache_clear()
-    record._found.clear()
+    findings.forget()
 
 
 def _target(family: str, name: str) -> Target:
@@ -205,7 +203,7 @@ def test_a_mutated_probe_fails(family: str, name: str, mutate: Mutation, monkeyp
     sorted({(family, name) for family, name, _ in MUTATIONS.values()} | {("gemma3_text", "tiny-vision")}),
 )
 def test_the_same_twin_unmutated_passes_and_every_value_is_pinned_by_an_identity(family: str, name: str) -> None:
-    run = record.measure(StandardizedTransformer(load(_target(family, name), attn="eager")))
+    run = findings.measure(StandardizedTransformer(load(_target(family, name), attn="eager")))
     found = [identity for half in identities.all_identities(run) for identity in half]
     assert [identity.name for identity in found if not identity.holds] == []
     assert identities.unpinned(run) == set()

@@ -7,8 +7,8 @@ from functools import cache
 import pytest
 
 from probe.checkpoints import load, resolve
-from probe.measure import identities, record
-from probe.measure.run import Run
+from probe.measure import identities
+from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
 from probe.store import read_json, record_path
 
@@ -19,7 +19,7 @@ PROMPT = "The Eiffel Tower is in the city of"
 @cache
 def _run(family: str) -> Run:
     model = StandardizedTransformer(load(resolve(REAL[family], family), attn="eager", dtype="float32"))
-    return record.measure(model, PROMPT)
+    return measure(model, PROMPT)
 
 
 @pytest.mark.parametrize("family", REAL)

@@ -8,7 +8,9 @@ import pytest
 
 from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
-from probe.measure import evidence, record
+from probe.measure import evidence
+from probe.measure.carried import twin_for
+from probe.measure.findings import forget
 from probe.measure.record import probe_target
 from probe.schema import Record
 from probe.standard import StandardizedTransformer
@@ -18,17 +20,12 @@ FAMILIES = ("gemma3_text", "gemma4_text", "llama", "llama4_text")
 BUILT = [target for family in FAMILIES for target in targets(family) if target.kind != "weights"]
 
 
-def _forget() -> None:
-    record._twin.cache_clear()
-    record._found.clear()
-
-
 @pytest.mark.parametrize("name", ["tiny-vision", "google/gemma-4-26B-A4B"])
 def test_two_probes_give_the_same_bytes(name: str) -> None:
     target = next(target for target in targets("gemma4_text") if target.id == name)
     texts = []
     for _ in range(2):
-        _forget()
+        forget()
         texts.append(canonical(probe_target(target).as_json()))
     assert texts[0] == texts[1]
 
@@ -74,7 +71,7 @@ def test_a_config_whose_blocks_no_twin_has_is_refused_with_what_to_do() -> None:
     mixture = model.layers[1]._module
     mixture.feed_forward.add_module("second_shared_expert", type(mixture.feed_forward.shared_expert)(model.text_config))
     with pytest.raises(ProbeError, match="No tiny twin of llama4_text has the class .* all the block shapes"):
-        record._twin_for(model)
+        twin_for(model)
 
 
 def test_the_likest_twin_stands_behind_a_config() -> None:
@@ -91,7 +88,7 @@ def test_the_likest_twin_stands_behind_a_config() -> None:
 def test_differing_flags_are_told() -> None:
     target = next(target for target in targets("gemma4_text") if target.id == "google/gemma-4-E4B-it")
     model = StandardizedTransformer(load(target))
-    _, behind, blocks, tower = record._twin_for(model)
+    _, behind, blocks, tower = twin_for(model)
     assert isinstance(behind, evidence.Evidence)
     assert len(blocks) == 42 and tower is not None
     assert any("use_double_wide_mlp" in entry for entry in behind.differs)

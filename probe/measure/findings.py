@@ -1,0 +1,129 @@
+"""Findings: everything the runs of one loaded checkpoint gave, before it becomes a record.
+
+A tiny twin is built and measured once a process, since its findings also stand behind the published configs of its
+kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .. import experiments
+from ..checkpoints import load, targets
+from ..errors import ProbeError
+from ..experiments.facts import facts
+from ..schema import Experiment, Fact, Identity, Shape
+from ..standard import StandardizedTransformer
+from . import values
+from .default import default_attention, implementation
+from .edits import edit_all
+from .identities import all_identities
+from .run import Run, measure
+from .shapes import shapes
+from .trace import Key, read_all
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Half:
+    """What was found about one stack, the text model's or the tower's."""
+
+    shapes: list[Shape]
+    blocks: list[int]
+    identities: list[Identity]
+    experiments: list[Experiment]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything the runs of one checkpoint gave; ``run`` is kept for what a published config must be compared with."""
+
+    run: Run
+    measured: values.Measured
+    text: Half
+    vision: Half | None
+    facts: list[Fact]
+
+
+def silent(step: str, share: float) -> None:
+    del step, share
+
+
+def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Findings:
+    """Measure a loaded checkpoint.
+
+    Args:
+        model: the standardized model.
+        attn: the attention implementation that counts as the default; None is what transformers would choose.
+        say: told about the steps.
+
+    Raises:
+        ProbeError: what the family module declares contradicts the run, or an identity does not hold.
+    """
+    say("reading every value", 0.2)
+    run = measure(model)
+    say("evaluating identities", 0.35)
+    text_identities, vision_identities = all_identities(run)
+    _refuse_broken(model, [*text_identities, *vision_identities])
+    say("reading under the default attention", 0.45)
+    reasons = _under(run, attn or default_attention(model._module))
+    say("editing every value", 0.55)
+    effects = edit_all(run)
+    say("running the experiments", 0.7)
+    text_experiments, vision_experiments = experiments.run_all(run)
+    say("measuring facts", 0.9)
+    text = Half(*shapes(run, run.text, model.layer_types), text_identities, text_experiments)
+    vision = None
+    if run.vision is not None:
+        vision = Half(
+            *shapes(run, run.vision, ["full_attention"] * len(run.vision)), vision_identities, vision_experiments
+        )
+    return Findings(run, values.Measured(reasons, run.readings, effects), text, vision, facts(run))
+
+
+def _refuse_broken(model: StandardizedTransformer, found: Sequence[Identity]) -> None:
+    broken = [identity for identity in found if not identity.holds]
+    if broken:
+        what = "; ".join(f"{identity.name} ({identity.expression}): {identity.reason}" for identity in broken)
+        raise ProbeError(
+            f"{model.loaded.target.family}, {model.loaded.target.id}: {len(broken)} identities do not hold, "
+            f"so no record is written. {what}.",
+            status=3,
+        )
+
+
+def _under(run: Run, attn: str) -> dict[Key, str]:
+    """What another attention implementation says of the values it does not give; the others are read for real."""
+    reasons = values.refused_by_default(run.model) if attn == default_attention(run.model._module) else {}
+    with implementation(run.model._module, attn):
+        read = read_all(run.model, run.inputs)
+    silent = [key for key in run.readings if key not in read and key not in reasons]
+    if silent:
+        raise ProbeError(f"Under {attn!r}, {silent[0].name} was neither read nor refused; correct its location.")
+    return reasons
+
+
+@lru_cache(maxsize=64)
+def twin(family: str, name: str) -> StandardizedTransformer:
+    """A tiny twin, built once a process."""
+    target = next(target for target in targets(family) if target.kind == "tiny" and target.id == name)
+    return StandardizedTransformer(load(target, attn="eager"))
+
+
+_found: dict[tuple[str, str], Findings] = {}
+
+
+def twin_findings(family: str, name: str, say: Progress = silent) -> Findings:
+    """The findings on a tiny twin, measured once a process."""
+    if (family, name) not in _found:
+        _found[family, name] = find(twin(family, name), None, say)
+    return _found[family, name]
+
+
+def forget() -> None:
+    """Build and measure twins anew from now on."""
+    twin.cache_clear()
+    _found.clear()
