@@ -9,6 +9,7 @@ import pytest
 
 from probe import registry
 from probe.checkpoints import Target, load, missing, targets
+from probe.checkpoints.factory import sources
 from probe.checkpoints.published import ALIASES, CONFIGS, published, stem
 from probe.errors import ProbeError
 
@@ -30,8 +31,9 @@ def test_builds_on_meta_with_the_published_parameters(family: str, hub_id: str) 
     assert loaded.tokenizer is None and loaded.config_source
 
 
-def test_every_config_belongs_to_a_listed_checkpoint() -> None:
+def test_every_config_belongs_to_a_listed_checkpoint_or_a_default_twin() -> None:
     used = {f"{stem(hub_id)}.json" for _, hub_id in LISTED}
+    used |= {f"{name}.json" for twins in sources.PUBLISHED.values() for name in twins.values() if name}
     assert used == {path.name for path in CONFIGS.glob("*.json")} == set(SOURCES)
 
 
