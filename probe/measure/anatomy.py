@@ -13,8 +13,21 @@ from typing import Literal
 
 import torch
 
-from .sums import Factor, Node, ProductNode, StreamNode, SumNode, TermNode
-from .symbols import BlockTrace, Expression, Leaf, Opaque, Product, Stream, Sum, Symbols, contains_stream
+from .mixing import mixes_positions
+from .sums import Factor, Node, NormNode, ProductNode, StreamNode, SumNode, TermNode
+from .symbols import (
+    CHOOSES,
+    BlockTrace,
+    Expression,
+    Leaf,
+    Opaque,
+    Product,
+    Stream,
+    Sum,
+    Symbols,
+    carries_stream,
+    contains_stream,
+)
 
 Topology = Literal["sequential", "parallel"]
 Kind = Literal["attention", "mixer", "mlp", "moe", "branch"]
@@ -76,7 +89,7 @@ def derive(blocks: list[torch.nn.Module], forward: object) -> list[BlockAnatomy]
 
 
 def _interpret(block: torch.nn.Module, trace: BlockTrace, index: int) -> BlockAnatomy:
-    if trace.output is None or not contains_stream(trace.output):
+    if trace.output is None or not carries_stream(trace.output):
         raise Underivable(f"block {index} ({type(block).__name__}) does not return a sum that has its input as a term")
     found: list[Term] = []
     tree, found = _in_forward_order(_tree(block, trace, trace.output, found, ()), found)
@@ -92,9 +105,11 @@ def _tree(
     match expression:
         case Stream():
             return StreamNode()
+        case Leaf() if carries_stream(expression) and expression.input is not None:
+            return NormNode(_tree(block, trace, expression.input, found, ()), expression.path)
         case Product(of, Opaque(name, kind)):
             factor = _factor(block, name, kind)
-            inner = factors if contains_stream(of) or isinstance(of, Sum) else (factor, *factors)
+            inner = factors if carries_stream(of) or isinstance(of, Sum) else (factor, *factors)
             return ProductNode(_tree(block, trace, of, found, inner), factor)
         case Sum(left, right) if not (isinstance(left, Opaque) or isinstance(right, Opaque)):
             before = _tree(block, trace, left, found, factors)
@@ -102,6 +117,19 @@ def _tree(
         case _:
             found.append(_term(block, trace, expression, factors))
             return TermNode(len(found) - 1)
+
+
+def normed_points(expression: Expression | None) -> frozenset[int]:
+    """The norms on the way of the stream itself, by identity."""
+    match expression:
+        case Leaf() if carries_stream(expression):
+            return normed_points(expression.input) | {id(expression)}
+        case Sum(left, right):
+            return normed_points(left) | normed_points(right)
+        case Product(of):
+            return normed_points(of)
+        case _:
+            return frozenset()
 
 
 def _in_forward_order(tree: Node, found: list[Term]) -> tuple[Node, list[Term]]:
@@ -116,6 +144,8 @@ def _in_forward_order(tree: Node, found: list[Term]) -> tuple[Node, list[Term]]:
                 return SumNode(placed(left), placed(right))
             case ProductNode(of, factor):
                 return ProductNode(placed(of), factor)
+            case NormNode(of, norm):
+                return NormNode(placed(of), norm)
             case _:
                 return node
 
@@ -144,7 +174,7 @@ def _on_the_whole(tree: Node) -> tuple[Factor, ...]:
 def _term(block: torch.nn.Module, trace: BlockTrace, expression: Expression, factors: tuple[Factor, ...]) -> Term:
     if not isinstance(expression, (Leaf, Sum)):
         raise Underivable(f"{type(block).__name__} adds a tensor to the stream that no submodule returned")
-    path = Path(block, trace)
+    path = Path(block, trace, points=normed_points(trace.output))
     reads = path.walk(expression)
     kind, hosts = path.kind()
     leaf = expression.path if isinstance(expression, Leaf) else ""
@@ -169,6 +199,8 @@ class Path:
     trace: BlockTrace
     hosts: list[str] = field(default_factory=list)
     norms: list[tuple[str, bool]] = field(default_factory=list)
+    points: frozenset[int] = frozenset()
+    """Norms that are the stream itself: a term that reads one reads the stream, not through a norm of its own."""
     foreign: bool = False
     """Whether something from outside the block joins on the way."""
 
@@ -180,11 +212,12 @@ class Path:
         """What the hosts are. Parts of one module count as that module; children of the block that only compute from
         the stream are an MLP without a module, and those that also take something from outside are a branch.
         """
-        kinds = {_kind(self.trace, host) for host in self.hosts}
+        kinds: set[Kind] = {_kind(self.trace, host) for host in self.hosts}
         mixture = "moe" in kinds or any(kind == "moe" for _, kind in _beside(self.trace))
         parents = {host.split(".")[0] for host in self.hosts}
-        if "attention" in kinds:
-            return "attention", self.hosts
+        for mixing in ("attention", "mixer"):
+            if mixing in kinds:
+                return mixing, self.hosts
         if len(self.hosts) > 1 and not mixture:
             if len(parents) == 1:
                 return "mlp", [parents.pop()]
@@ -194,6 +227,8 @@ class Path:
     def walk(self, expression: Expression | None) -> Expression:
         """Follow an expression to the point of the stream it reads, collecting what is on the way."""
         match expression:
+            case Leaf() if id(expression) in self.points:
+                return expression
             case Leaf():
                 return self._through(expression)
             case Product() if not contains_stream(expression):
@@ -203,7 +238,7 @@ class Path:
                 known = [side for side in (expression.left, expression.right) if not isinstance(side, Opaque)]
                 reads = self.walk(known[0])
                 for side in known[1:]:
-                    Path(self.block, self.trace, self.hosts).walk(side)
+                    Path(self.block, self.trace, self.hosts, points=self.points).walk(side)
                 return reads
             case None | Opaque():
                 last = self.hosts[-1] if self.hosts else "a term"
@@ -213,7 +248,7 @@ class Path:
 
     def _through(self, leaf: Leaf) -> Expression:
         module = self.block.get_submodule(leaf.path)
-        if is_norm(module, leaf.tensor.shape[-1]):
+        if leaf.norm:
             self.norms.append((leaf.path, bool(self.hosts)))
             return self.walk(leaf.input)
         computes = any(True for _ in module.parameters())
@@ -230,35 +265,20 @@ class Path:
         return self.walk(None)
 
 
-def _kind(trace: BlockTrace, path: str) -> str:
+def _kind(trace: BlockTrace, path: str) -> Kind:
+    """What a module is by what it does.
+
+    An attention weighs positions with a softmax; a mixer lets positions reach one another without one; a mixture
+    chooses; what is left is an MLP.
+    """
     functions = trace.functions.get(path, set())
-    if functions & {"softmax", "scaled_dot_product_attention"}:
+    if "attends" in functions:
         return "attention"
-    return "moe" if "topk" in functions else "mlp"
+    if mixes_positions(*trace.calls[path]):
+        return "attention" if "weighs" in functions else "mixer"
+    return "moe" if functions & CHOOSES else "mlp"
 
 
 def _beside(trace: BlockTrace) -> list[tuple[str, str]]:
     """Direct children of the block with their kinds, of those whose functions tell."""
-    return [(path, _kind(trace, path)) for path in trace.functions if "." not in path]
-
-
-def is_norm(module: torch.nn.Module, width: int) -> bool:
-    """Whether ``module`` forgets the scale of its input and keeps its shape: what a norm does and nothing else here."""
-    if any(parameter.ndim > 1 for parameter in module.parameters()):
-        return False
-    reference = next(iter([*module.parameters(), *module.buffers()]), torch.zeros(1))
-    probe = (
-        torch.linspace(-1.0, 2.0, 2 * width, dtype=torch.float32, device=reference.device)
-        .sin()
-        .reshape(1, 2, width)
-        .to(reference.dtype)
-    )
-    try:
-        with torch.no_grad():
-            small, large = module(probe), module(probe * 16)
-    except (TypeError, RuntimeError, ValueError, AttributeError, IndexError):
-        return False
-    if not isinstance(small, torch.Tensor) or small.shape != probe.shape:
-        return False
-    scale = float(small.abs().max())
-    return scale > 0 and float((small - large).abs().max()) < 0.01 * scale
+    return [(path, "moe") for path, found in trace.functions.items() if "." not in path and "topk" in found]

@@ -189,7 +189,10 @@ def _exact_in(run: Run, stack: Stack) -> dict[Key, float]:
         output = moves[index]
         for place, contribution in enumerate(contributions):
             moved = row_of(output, CONTROLS + place, total) - row_of(output, 0, total)
-            wanted = edits[index, place] * factors(run, stack, index, place)
+            factor = factors(stack, index, place)
+            if factor is None:
+                continue
+            wanted = edits[index, place] * factor
             errors[Key(stack.host(contribution.host), index, contribution.name)] = float(
                 (moved - wanted.reshape(moved.shape)).abs().max()
             )
@@ -201,12 +204,9 @@ def _copy_row_0(value: torch.Tensor, total: int) -> None:
     value.copy_(value[:size].repeat(total, *[1] * (value.ndim - 1)))
 
 
-def factors(run: Run, stack: Stack, index: int, place: int) -> float | torch.Tensor:
-    """The product of what multiplies a contribution on its way into the block's output."""
-    found = multiplier(stack.anatomy[index].tree, place, lambda factor: factor_value(stack, index, factor))
-    if found is None:
-        raise LookupError(f"block {index} has no contribution at place {place}")
-    return found
+def factors(stack: Stack, index: int, place: int) -> float | torch.Tensor | None:
+    """What multiplies a contribution on its way into the block's output; None where a norm of the stream is."""
+    return multiplier(stack.anatomy[index].tree, place, lambda factor: factor_value(stack, index, factor))
 
 
 def factor_value(stack: Stack, index: int, factor: Factor) -> float | torch.Tensor:

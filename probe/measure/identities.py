@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -148,7 +149,8 @@ def block_sums(stack: Stack) -> Iterator[Check]:
             if len(held) < len(terms):
                 return None
             tree = block.stack.anatomy[block.index].tree
-            return value(tree, entering, held, lambda factor: factor_value(block.stack, block.index, factor)), leaving
+            number = partial(factor_value, block.stack, block.index)
+            return value(tree, entering, held, number, block.apply), leaving
 
         yield Check("block sum", written, total)
 

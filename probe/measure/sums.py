@@ -1,7 +1,7 @@
 """The block's sum as a tree: the stream, the terms that are added to it, and what multiplies either.
 
-The tree is linear in its terms, so each has one multiplier on its way into the block's output; and it reads as an
-expression over standard names.
+Without norms of the stream itself the tree is linear in its terms, so each has one multiplier on its way into the
+block's output; and it reads as an expression over standard names.
 """
 
 from __future__ import annotations
@@ -52,26 +52,43 @@ class ProductNode:
     factor: Factor
 
 
-Node: TypeAlias = StreamNode | TermNode | SumNode | ProductNode
+@dataclass(frozen=True)
+class NormNode:
+    """The stream itself, normed by a child of the block."""
+
+    of: Node
+    norm: str
+
+
+Node: TypeAlias = StreamNode | TermNode | SumNode | ProductNode | NormNode
 
 
 def value(
-    node: Node, stream: torch.Tensor, terms: Sequence[torch.Tensor], number: Callable[[Factor], Number]
+    node: Node,
+    stream: torch.Tensor,
+    terms: Sequence[torch.Tensor],
+    number: Callable[[Factor], Number],
+    normed: Callable[[str, torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """The sum with tensors in the places of the stream and the terms."""
+    """The sum with tensors in the places of the stream and the terms; ``normed`` applies a norm by its path."""
     match node:
         case StreamNode():
             return stream
         case TermNode(place):
             return terms[place]
         case SumNode(left, right):
-            return value(left, stream, terms, number) + value(right, stream, terms, number)
+            return value(left, stream, terms, number, normed) + value(right, stream, terms, number, normed)
         case ProductNode(of, factor):
-            return value(of, stream, terms, number) * number(factor)
+            return value(of, stream, terms, number, normed) * number(factor)
+        case NormNode(of, norm):
+            return normed(norm, value(of, stream, terms, number, normed))
 
 
 def multiplier(node: Node, place: int, number: Callable[[Factor], Number]) -> Number | None:
-    """What the term at ``place`` is multiplied by on its way into the whole; None where it is not in this part."""
+    """What the term at ``place`` is multiplied by on its way into the whole.
+
+    None where it is not in this part, or where a norm of the stream stands on its way.
+    """
     match node:
         case TermNode(own):
             return 1.0 if own == place else None
@@ -92,6 +109,8 @@ def factors(node: Node) -> list[Factor]:
             return factors(left) + factors(right)
         case ProductNode(of, factor):
             return [*factors(of), factor]
+        case NormNode(of):
+            return factors(of)
         case _:
             return []
 
@@ -108,3 +127,5 @@ def text(node: Node, stream: str, terms: Sequence[str]) -> str:
         case ProductNode(of, factor):
             inner = text(of, stream, terms)
             return f"({inner}) * {factor.name}" if isinstance(of, SumNode) else f"{inner} * {factor.name}"
+        case NormNode(of, norm):
+            return f"{norm}({text(of, stream, terms)})"

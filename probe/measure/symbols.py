@@ -14,13 +14,16 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .norms import is_norm
+
 SHAPE_ONLY = frozenset(
     (
         "view reshape contiguous to dropout clone squeeze unsqueeze type_as float view_as flatten unflatten "
         "__getitem__ expand"
     ).split()
 )
-MIXES_POSITIONS = frozenset({"softmax", "scaled_dot_product_attention"})
+WEIGHS = frozenset({"softmax", "scaled_dot_product_attention"})
+CHOOSES = frozenset({"topk", "max", "argmax"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,7 @@ class Leaf:
     tensor: torch.Tensor
     inside: tuple[str, ...] = ()
     order: int = 0
+    norm: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +78,8 @@ class BlockTrace:
     output: Expression | None = None
     entered: dict[str, Expression | None] = field(default_factory=dict)
     """Submodule path -> the expression of what it was called with."""
+    calls: dict[str, tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
+    """Submodule path -> the module and what it was called with."""
     functions: dict[str, set[str]] = field(default_factory=dict)
     """Submodule path -> functions called inside it, of those that tell what kind of module it is."""
     returns: str = "tensor"
@@ -96,6 +102,7 @@ class Symbols(TorchFunctionMode):
         self._current: BlockTrace | None = None
         self._named: dict[int, tuple[str, str]] = {}
         self._handles: list[Any] = []
+        self._norms: dict[torch.nn.Module, bool] = {}
 
     def __enter__(self) -> Symbols:
         for block, trace in zip(self._blocks, self.traces, strict=True):
@@ -135,6 +142,7 @@ class Symbols(TorchFunctionMode):
                 self._inside.append(path)
                 tensor = first_tensor([*args, *kwargs.values()])
                 trace.entered[path] = self._of.get(id(tensor))
+                trace.calls[path] = (module, args, kwargs)
 
         def leave(_: torch.nn.Module, __: Any, output: Any) -> None:
             if self._current is trace:
@@ -142,12 +150,24 @@ class Symbols(TorchFunctionMode):
                 tensor = first_tensor(output)
                 if tensor is not None and not self._adds_to_the_stream(tensor, trace.entered[path]):
                     leaf = Leaf(
-                        path, trace.entered[path], tensor.detach().clone(), tuple(self._inside), len(self._alive)
+                        path,
+                        trace.entered[path],
+                        tensor.detach().clone(),
+                        tuple(self._inside),
+                        len(self._alive),
+                        self._is_norm(module, tensor.shape[-1]),
                     )
                     self._name(tensor, leaf)
 
         self._handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
         self._handles.append(module.register_forward_hook(leave))
+
+    def _is_norm(self, module: torch.nn.Module, width: int) -> bool:
+        if module not in self._norms:
+            current, self._current = self._current, None
+            self._norms[module] = is_norm(module, width)
+            self._current = current
+        return self._norms[module]
 
     def _adds_to_the_stream(self, output: torch.Tensor, entered: Expression | None) -> bool:
         """Whether a module added to the stream inside: its output is then the sum, and no term of its own."""
@@ -164,9 +184,12 @@ class Symbols(TorchFunctionMode):
         if self._current is None:
             return out
         name = getattr(func, "__name__", "")
-        if name == "topk" or (name in MIXES_POSITIONS and isinstance(out, torch.Tensor) and out.ndim == 4):
+        told = name if name in CHOOSES else "weighs" if name in WEIGHS else None
+        if told == "weighs" and isinstance(out, torch.Tensor) and out.ndim == 4:
+            told = "attends"
+        if told is not None:
             for path in self._inside:
-                self._current.functions.setdefault(path, set()).add(name)
+                self._current.functions.setdefault(path, set()).add(told)
         if isinstance(out, torch.Tensor) and args:
             self._carry(name, out, args)
         return out
@@ -227,6 +250,19 @@ def contains_stream(expression: Expression | None) -> bool:
             return contains_stream(expression.of)
         case _:
             return False
+
+
+def carries_stream(expression: Expression | None) -> bool:
+    """Whether ``expression`` is the stream, a sum with it, or a norm of either."""
+    match expression:
+        case Leaf():
+            return expression.norm and carries_stream(expression.input)
+        case Sum():
+            return carries_stream(expression.left) or carries_stream(expression.right)
+        case Product():
+            return carries_stream(expression.of)
+        case _:
+            return isinstance(expression, Stream)
 
 
 def terms(expression: Expression) -> Iterator[Expression]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from .anatomy import is_norm
 from .edits import noise_like, row_of
 from .identities import RELATIVE
+from .norms import is_norm
 from .run import Run, same
 from .symbols import first_tensor
 from .trace import Inputs, Key, Readings, Worker, by_host_and_name, repeat

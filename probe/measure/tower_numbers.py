@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .anatomy import is_norm
+from .norms import is_norm
 from .run import same
 from .tower_pooling import Average, Shift, average, shift
 from .tower_positions import Added, Turning, added, patch_rows, turning

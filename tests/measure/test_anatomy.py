@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from probe.measure.anatomy import BlockAnatomy, derive, is_norm
+from probe.measure.anatomy import BlockAnatomy, derive
+from probe.measure.norms import is_norm
 from probe.measure.sums import text
 
 SMALL: dict[str, dict[str, Any]] = {
