@@ -251,7 +251,11 @@ class Tower(Vision):
     """The Gemma 4 ViT: no final norm, and a pooler outside the blocks."""
 
     title = "Gemma 4 ViT"
-    tower_output = StandardValue("Patches", "encoder.output['last_hidden_state']", Vision.tower_output.description)
+    tower_output = StandardValue(
+        "Patches",
+        "encoder.output['last_hidden_state']",
+        "The last block's stream, before the pooler; this tower has no final norm",
+    )
     image_features = StandardValue("ImageFeatures", f"{ROOT_SCATTER}.inputs[0][1]", Vision.image_features.description)
 
 

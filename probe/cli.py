@@ -89,6 +89,11 @@ def _probe(given: list[str]) -> int:
         parser.error("name a family, or say --all")
 
     options = load_options(found)
+    if not found.checkpoint and not found.json and (found.dtype or found.attn or found.device != "cpu"):
+        print(
+            "These records will be of another load than the published ones; a plain run makes those again.",
+            file=sys.stderr,
+        )
     if found.checkpoint:
         for name in names:
             registry.get(name)

@@ -14,7 +14,6 @@ import sys
 import traceback
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from probe import fingerprint, store
@@ -137,21 +136,13 @@ def find_jobs(found: Plan) -> None:
         if found.only is not None and target.id not in found.only:
             continue
         path = store.record_path(found.family, target.id)
-        if target.kind == "config" and _ran_weights(path):
+        if target.kind == "config" and store.is_of_weights(path):
             found.kept[target.id] = store.file_digest(path) or ""
             found.spared.append(target.id)
         else:
             found.jobs.append(Job(found.family, target.id, target))
     if not found.jobs and not found.kept:
         raise ProbeError(f"The family {found.family} has no checkpoint that can be probed here.")
-
-
-def _ran_weights(path: Path) -> bool:
-    """Whether a record is of real weights, which say more than a build without any could."""
-    try:
-        return bool(store.read_json(path)["checkpoint"]["kind"] == "weights")
-    except (ProbeError, KeyError, TypeError):
-        return False
 
 
 def run(plans: list[Plan], options: Options, workers: int) -> Iterator[tuple[Plan, list[Outcome]]]:

@@ -131,7 +131,8 @@ def write_all(texts: Mapping[Path, str]) -> list[Path]:
                 os.replace(temporary, path)
     finally:
         for temporary in staged.values():
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
     return list(changed)
 
 
@@ -170,3 +171,11 @@ def _alive(pid: int) -> bool:
     except (OSError, OverflowError):
         pass
     return True
+
+
+def is_of_weights(path: Path) -> bool:
+    """Whether a record is of real weights, which say more than a build without any could."""
+    try:
+        return bool(read_json(path)["checkpoint"]["kind"] == "weights")
+    except (ProbeError, KeyError, TypeError):
+        return False

@@ -103,7 +103,7 @@ def gguf_architecture(path: Path) -> str:
                 value = _value(file, struct.unpack("<I", file.read(4))[0])
                 if key == "general.architecture" and isinstance(value, str):
                     return value
-    except (OSError, ValueError, struct.error, KeyError) as error:
+    except (OSError, ValueError, OverflowError, MemoryError, struct.error, KeyError) as error:
         raise ProbeError(f"{path} is not a whole GGUF file ({error}): fetch it again.") from error
     raise ProbeError(f"{path} names no architecture: use a GGUF file written by llama.cpp's converter.")
 

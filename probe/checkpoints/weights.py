@@ -16,6 +16,7 @@ import torch
 
 from probe.checkpoints import bars, classes, digest, files, hub, real
 from probe.checkpoints.builds import published_dtype, torch_dtype
+from probe.checkpoints.devices import checked
 from probe.checkpoints.repairs import repair
 from probe.checkpoints.target import Loaded, Progress, Target
 from probe.errors import ProbeError
@@ -67,14 +68,9 @@ def _directory(target: Target, offline: bool, progress: Progress | None) -> tupl
 
 def _placement(device: str) -> str | dict[str, str] | None:
     """accelerate's device_map: None on the CPU, ``auto`` over all devices of a kind, or one device for everything."""
-    try:
-        kind = torch.device(device)
-    except RuntimeError as error:
-        raise ProbeError(f"{device!r} is not a device of torch: use cpu, cuda or cuda:0.") from error
+    kind = checked(device)
     if kind.type == "cpu":
         return None
-    if kind.type == "cuda" and not torch.cuda.is_available():
-        raise ProbeError("This machine has no CUDA device that torch can use: run with `--device cpu`.")
     return {"": device} if kind.index is not None or kind.type != "cuda" else "auto"
 
 

@@ -6,6 +6,7 @@ import ast
 import inspect
 from types import ModuleType
 
+from .. import store
 from ..checkpoints import Target, missing, targets
 from ..schema import About, Declared, ListedCheckpoint
 
@@ -39,7 +40,10 @@ def listed(family: str, order: tuple[str, ...]) -> list[ListedCheckpoint]:
 
 
 def _entry(target: Target) -> ListedCheckpoint:
-    return ListedCheckpoint(id=target.id, kind=target.kind, file=target.id.replace("/", "--"), reason=None)
+    """One entry; a record of real weights counts as such also where those weights are not installed."""
+    kept = target.kind == "config" and store.is_of_weights(store.record_path(target.family, target.id))
+    kind = "weights" if kept else target.kind
+    return ListedCheckpoint(id=target.id, kind=kind, file=target.id.replace("/", "--"), reason=None)
 
 
 def _missing(name: str, reason: str) -> ListedCheckpoint:

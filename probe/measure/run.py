@@ -117,6 +117,14 @@ class Run:
 def prepare(model: StandardizedTransformer, prompt: str | None = None) -> tuple[str, Inputs]:
     """The prompt a checkpoint is measured on, and its model inputs: with an image where the checkpoint sees."""
     loaded = model.loaded
+    if prompt is not None and not prompt.strip():
+        raise ProbeError("The prompt is empty; give one with --prompt, or leave it out for the probe's own.")
+    if loaded.processor is None and model.has_vision:
+        raise ProbeError(
+            f"{loaded.target.id} sees images, but its processor cannot be loaded here; install what it needs."
+        )
+    if loaded.tokenizer is None:
+        return _without_tokenizer(model, prompt)
     if loaded.processor is None:
         text = prompt or PROMPT
         return text, _placed(model, loaded.tokenizer(text, return_tensors="pt"))
@@ -124,6 +132,19 @@ def prepare(model: StandardizedTransformer, prompt: str | None = None) -> tuple[
 
     text = prompt or IMAGE_PROMPT.format(image=image_marker(loaded))
     return text, _placed(model, loaded.processor(text=text, images=[test_image()], return_tensors="pt"))
+
+
+def _without_tokenizer(model: StandardizedTransformer, prompt: str | None) -> tuple[str, Inputs]:
+    """Token ids for a checkpoint that brings no tokenizer."""
+    if prompt is not None:
+        raise ProbeError(
+            f"{model.loaded.target.id} has no tokenizer, so a prompt cannot be read: put tokenizer.json and "
+            "tokenizer_config.json beside its weights, or leave --prompt out."
+        )
+    ids = torch.arange(1, 33)[None] % model.vocab_size
+    return "token ids 1 to 32: the checkpoint has no tokenizer", _placed(
+        model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    )
 
 
 def _placed(model: StandardizedTransformer, encoding: Any) -> Inputs:
