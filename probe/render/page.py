@@ -121,7 +121,7 @@ def family_card(family: Family) -> c.FamilyCard:
     figures = [
         ("blocks", str(len(record.blocks))),
         ("shapes", str(len(record.shapes))),
-        ("values", str(len([v for v in record.values if v.blocks != []]))),
+        ("values", str(sections.served(record))),
         ("checkpoints", str(len(family.stored))),
     ]
     return c.FamilyCard(

@@ -41,19 +41,21 @@ def chips(experiments: Sequence[Experiment], total: int, run: str) -> list[c.Chi
     ]
 
 
+def served(record: Record) -> int:
+    """How many values the checkpoint has, those of its vision encoder included."""
+    rows = [*record.values, *(record.vision.values if record.vision else [])]
+    return len([row for row in rows if row.blocks != []])
+
+
 def hero(standing: Standing, link: Link) -> c.Hero:
     """The head of the page."""
     record = standing.record
     checkpoint = record.checkpoint
-    values = [v for v in record.values if v.blocks != []]
     facts = [
         ("parameters", parameters(checkpoint.parameters)),
         ("blocks", str(len(record.blocks))),
         ("block shapes", str(len(record.shapes))),
-        (
-            "values",
-            str(len(values) + (len([v for v in record.vision.values if v.blocks != []]) if record.vision else 0)),
-        ),
+        ("values", str(served(record))),
         ("architecture", checkpoint.architecture),
     ]
     return c.Hero(
