@@ -35,9 +35,6 @@ def load(
     Raises:
         ProbeError: a sentence for each way in which a checkpoint can be missing, broken, gated or too large.
     """
-    from probe.checkpoints.devices import checked
-
-    checked(device)
     if target.kind == "weights":
         from probe.checkpoints.weights import load_weights
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from probe.checkpoints import classes, digest, tokens, twins
+from probe.checkpoints.devices import checked
 from probe.checkpoints.published import published, stem
 from probe.checkpoints.repairs import repair
 from probe.checkpoints.target import Loaded, Target
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def load_twin(target: Target, *, attn: str, dtype: str | None, device: str) -> Loaded:
     """Builds a tiny twin and compares it with its pinned digest. Raises: ProbeError if it is not the pinned one."""
+    checked(device)
     spec = twins.spec(target.family, target.id)
     module = twins.build(target.family, target.id, attn=attn)
     found = twins.verified_digest(target.family, target.id, module)
