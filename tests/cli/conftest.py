@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ class Result:
     status: int
     out: str
     err: str
+
+
+def _hears_interrupts() -> None:
+    """A job that a shell put in the background ignores SIGINT, and so would what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass
@@ -44,6 +50,7 @@ class World:
 
     def start(self, *arguments: str, **settings: Any) -> subprocess.Popen[str]:
         """Run as a program of its own, in a process group of its own."""
+        settings.setdefault("preexec_fn", _hears_interrupts)
         return subprocess.Popen(
             [sys.executable, "-m", "tests.cli.fake_main", *arguments],
             cwd=ROOT, env={**os.environ, "FAKE_FAMILIES": str(self.families)}, text=True, start_new_session=True,
