@@ -17,9 +17,9 @@ from ..experiments.facts import facts
 from ..schema import Experiment, Fact, Identity, Shape
 from ..standard import StandardizedTransformer
 from . import values
+from .collect import all_identities
 from .default import default_attention, implementation
 from .edits import edit_all
-from .identities import all_identities
 from .run import Run, measure
 from .shapes import shapes
 from .trace import Key, read_all

@@ -15,7 +15,7 @@ import torch
 
 from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
-from probe.measure import findings, identities
+from probe.measure import collect, findings
 from probe.measure.record import probe_target
 from probe.standard import StandardizedTransformer, family_module
 from probe.standard.hosts import Host
@@ -204,6 +204,6 @@ def test_a_mutated_probe_fails(family: str, name: str, mutate: Mutation, monkeyp
 )
 def test_the_same_twin_unmutated_passes_and_every_value_is_pinned_by_an_identity(family: str, name: str) -> None:
     run = findings.measure(StandardizedTransformer(load(_target(family, name), attn="eager")))
-    found = [identity for half in identities.all_identities(run) for identity in half]
+    found = [identity for half in collect.all_identities(run) for identity in half]
     assert [identity.name for identity in found if not identity.holds] == []
-    assert identities.unpinned(run) == set()
+    assert collect.unpinned(run) == set()

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from probe.checkpoints import load, resolve
-from probe.measure import identities
+from probe.measure import collect
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
 from probe.store import read_json, record_path
@@ -25,7 +25,7 @@ def _run(family: str) -> Run:
 @pytest.mark.parametrize("family", REAL)
 def test_every_identity_holds_on_every_block(family: str) -> None:
     run = _run(family)
-    found, _ = identities.all_identities(run)
+    found, _ = collect.all_identities(run)
     assert [identity.name for identity in found if not identity.holds] == []
     sums = [identity for identity in found if identity.name == "block sum"]
     assert [identity.blocks for identity in sums] == [list(range(len(run.text)))]
