@@ -131,6 +131,18 @@ class Shape(Part):
     lends: str | None = Field(None, description="`own` or `borrowed` keys and values, where blocks differ")
 
 
+class Held(Part):
+    """How what a hook gets at a value's place differs from the value."""
+
+    shape: list[int] | None = Field(
+        description="of the tensor there, in the run that `shape` of the value was measured in; null if it is no tensor"
+    )
+    view: str | None = Field(
+        description="the value as an expression: on `tensor`, what the hook gets, or on `kwargs`, what the module was "
+        "called with; in the names of `dims` and `config`; null where no single one fits"
+    )
+
+
 class HfPath(Part):
     """Where the tensor is, in plain PyTorch terms."""
 
@@ -142,6 +154,11 @@ class HfPath(Part):
     )
     element: int | str | None = Field(
         None, description="position in the arguments or outputs; the operation's name for `op`"
+    )
+    held: Held | None = Field(
+        None,
+        exclude_if=lambda held: held is None,
+        description="only where the tensor there is not the value as it is, and a run showed it",
     )
 
 

@@ -20,6 +20,7 @@ from . import values
 from .collect import all_identities
 from .default import default_attention, implementation
 from .edits import edit_all
+from .held import held_shapes
 from .run import Run, measure
 from .shapes import shapes
 from .trace import Key, read_all
@@ -65,6 +66,7 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
     """
     say("reading every value", 0.2)
     run = measure(model)
+    held = held_shapes(run)
     say("evaluating identities", 0.35)
     text_identities, vision_identities = all_identities(run)
     _refuse_broken(model, [*text_identities, *vision_identities])
@@ -81,7 +83,7 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
         vision = Half(
             *shapes(run, run.vision, ["full_attention"] * len(run.vision)), vision_identities, vision_experiments
         )
-    return Findings(run, values.Measured(reasons, run.readings, effects), text, vision, facts(run))
+    return Findings(run, values.Measured(reasons, run.readings, effects, held=held), text, vision, facts(run))
 
 
 def _refuse_broken(model: StandardizedTransformer, found: Sequence[Identity]) -> None:

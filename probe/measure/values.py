@@ -14,6 +14,7 @@ from ..standard.hosts import Host
 from ..standard.value import StandardValue, Unserved
 from .default import default_attention, implementation
 from .edits import Effect
+from .held import held
 from .rounding import one_digit
 from .trace import Key, Readings, declared
 
@@ -28,12 +29,14 @@ class Measured:
         reasons: what a load under the default attention says of the values that only eager attention gives.
         readings: the values as read; None where nothing was run.
         effects: what editing each of them did.
+        held: shape of the tensor at each value's place; None where that is no tensor.
         why: the reason of every null, where nothing was run.
     """
 
     reasons: Mapping[Key, str]
     readings: Readings | None = None
     effects: Mapping[Key, Effect] = field(default_factory=dict)
+    held: Mapping[Key, tuple[int, ...] | None] = field(default_factory=dict)
     why: str | None = None
 
 
@@ -89,7 +92,7 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
         description=value.description or "",
         location=None if isinstance(value, Unserved) else str(value.location),
         read_at=value.words,
-        hf=_plain(model, group) if served else None,
+        hf=_plain(model, group, measured, shape) if served else None,
         blocks=_blocks(group),
         needs=needs,
         reason=reason,
@@ -101,11 +104,13 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
     )
 
 
-def _plain(model: StandardizedTransformer, group: _Group) -> HfPath:
+def _plain(model: StandardizedTransformer, group: _Group, measured: Measured, shape: list[int] | None) -> HfPath:
     path, side, element = group.value.location.plain(group.host, model)
     block = group.have[0].block
     parts = [("{i}" if part == str(block) and block is not None else part) for part in path.split(".")]
-    return HfPath(path=".".join(parts), side=side, element=element)
+    read = next((key for key in group.have if key in measured.held), None)
+    seen = None if read is None else held(group.value, measured.held[read], shape)
+    return HfPath(path=".".join(parts), side=side, element=element, held=seen)
 
 
 def _blocks(group: _Group) -> list[int] | None:

@@ -95,6 +95,7 @@ def _card(
         card.append(("nnsight", code(_nnsight(value))))
     if value.hf:
         card.append(("PyTorch", plain(value.hf)))
+        card += _held(value.hf, twin.hf if twin else None, standing.twin_id)
     if value.blocks is not None:
         card.append(("on", escape(some_blocks(value.blocks, total))))
     if value.reason:
@@ -117,6 +118,17 @@ def plain(hf: HfPath) -> Markup:
     what = "output" if hf.side == "out" else "input"
     element = "" if hf.element is None else f", element {hf.element}"
     return Markup("{}, {}{}").format(path, what, element)
+
+
+def _held(hf: HfPath, twin: HfPath | None, twin_id: str | None) -> list[tuple[str, Markup]]:
+    """What the tensor at that place is and how it becomes the value, where it is not the value as it is."""
+    source = hf if hf.held or twin is None else twin
+    if source.held is None:
+        return []
+    shape = code(f"[{', '.join(map(str, source.held.shape))}]") if source.held.shape is not None else None
+    view = Markup("the value is {}").format(code(source.held.view)) if source.held.view else None
+    on = "" if source is hf else f" on {twin_id}"
+    return [("held as" + on, Markup("; ").join(part for part in (shape, view) if part))]
 
 
 def _edit(value: Value, standing: Standing, twin: Value | None) -> Markup:

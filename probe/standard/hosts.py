@@ -45,6 +45,16 @@ class Host(Part):
         """Every value of this host: None where it can be read, the reason where it cannot."""
         return {name: self.refusal(value) for name, value in self.standard_values().items()}
 
+    def note_held(self, value: StandardValue, held: Any) -> None:
+        """Keep the shape of what a run had at a value's location, for :meth:`held_shape`."""
+        shape = tuple(held.shape) if isinstance(held, torch.Tensor) else None
+        self.__dict__.setdefault("_held", {})[value.name] = shape
+
+    def held_shape(self, name: str) -> tuple[int, ...] | None:
+        """Shape of the tensor at a value's location when it was last read; None where none was."""
+        shape: tuple[int, ...] | None = self.__dict__.get("_held", {}).get(name)
+        return shape
+
     @property
     def _attn_implementation(self) -> str | None:
         return getattr(getattr(self._module, "config", None), "_attn_implementation", None)

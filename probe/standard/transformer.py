@@ -55,6 +55,7 @@ class StandardizedTransformer(TransformersModel, Host):
         "output['logits']",
         "The next-token distribution at the last position; derived, read-only",
         derive=lambda host, logits: logits[:, -1].float().softmax(-1),
+        formula="tensor[:, -1].float().softmax(-1)",
     )
     input_ids = StandardValue("Tokens", "inputs[1]['input_ids']", "The token ids the model was called with")
     attention_mask = StandardValue(
@@ -65,6 +66,7 @@ class StandardizedTransformer(TransformersModel, Host):
         "inputs[1]['input_ids']",
         "[batch, seq] of the current call; read-only",
         derive=lambda host, ids: list(ids.shape[:2]),
+        formula="list(tensor.shape[:2])",
     )
 
     def __init__(self, checkpoint: Loaded | str, **load: Any) -> None:

@@ -36,6 +36,7 @@ class StandardValue(eproperty):
         copy: serve a private copy, so that an edit reaches this host and nothing that shares the tensor.
         live: an assignment writes into the tensor that is there, so that it reaches everything that shares it.
         derive: computes the value from what the location holds; such a value is read-only.
+        formula: what ``derive`` computes, as an expression on ``tensor``, for someone with a hook in hand.
         absent: what to say where the location's module or operation does not exist.
         requires: path of a module without which the block does not have the value, even where the location exists.
     """
@@ -49,6 +50,7 @@ class StandardValue(eproperty):
         copy: bool = False,
         live: bool = False,
         derive: Callable[[Host, Any], Any] | None = None,
+        formula: str | None = None,
         absent: str | None = None,
         requires: str | None = None,
     ) -> None:
@@ -58,6 +60,7 @@ class StandardValue(eproperty):
         self.copy = copy
         self.live = live
         self.derive = derive
+        self.formula = formula
         self.absent = absent
         self.requires = requires
 
@@ -117,9 +120,10 @@ class StandardValue(eproperty):
         if waiting is not None and waiting.key == (self, at, occurrence):
             return waiting.view
         raw = Mediator.value(at)
-        if self.derive is not None:
-            return self.derive(host, self.location.extract(raw))
         held = self.location.extract(raw)
+        host.note_held(self, held)
+        if self.derive is not None:
+            return self.derive(host, held)
         view = self._rows(mediator, host, held)
         if self.copy:
             view = view.clone()

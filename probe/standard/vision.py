@@ -24,6 +24,7 @@ class Vision(Host):
         "root.inputs",
         "Which positions hold image tokens: input_ids == the config's image_token_id; read-only",
         derive=_image_token_mask,
+        formula="kwargs['input_ids'] == config.image_token_id",
     )
     patch_embeddings = StandardValue("Patches", "patch_embed.output", "The patch embedding's output, one row per patch")
     tower_output = StandardValue(

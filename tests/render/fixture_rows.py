@@ -32,6 +32,7 @@ logits|Logits|batch seq vocab_size|The logits the model returns|out . 0
 next_token_probs|NextTokenProbs|batch vocab_size|The distribution over the next token|out . 0"""
 EAGER = {"attention_scores", "attention_probabilities", "attention_head_outputs"}
 EAGER_REASON = "Only an eager load builds the pattern; load with attn_implementation='eager'."
+HELD = {"attention_premix": (36, "tensor.unflatten(2, (num_heads, head_dim))")}
 WORDS = {"in": "what {} is called with", "out": "what {} returns", "op": "inside the forward, at {}"}
 
 
@@ -65,7 +66,14 @@ class Builder:
                         side, f"source.{path}.output" if element == "0" else f"source.{path}.inputs[0][{element}]"
                     ),
                     "read_at": "nowhere: this checkpoint does not have it" if gone else WORDS[side].format(path),
-                    "hf": None if gone else {"path": full, "side": side, "element": path if side == "op" else 0},
+                    "hf": None
+                    if gone
+                    else {"path": full, "side": side, "element": path if side == "op" else 0}
+                    | (
+                        {"held": {"shape": [1, 9, HELD[name][0]], "view": HELD[name][1]}}
+                        if ran and name in HELD
+                        else {}
+                    ),
                     "blocks": [] if gone else (None if blocks is None else list(blocks)),
                     "needs": "eager" if name in EAGER and not gone else None,
                     "reason": absent or (EAGER_REASON if name in EAGER else None),

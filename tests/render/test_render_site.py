@@ -161,6 +161,15 @@ def test_sizes_that_differ_between_blocks_are_all_given(site: Site) -> None:
     assert row and "[batch, 8, seq, 256 or 512]" in row[0]
 
 
+def test_a_folded_tensor_is_told_with_the_view_that_unfolds_it(site: Site) -> None:
+    for uri, held in (("llama/", "held as"), ("gemma4_text/", "held as on tiny")):
+        row = re.search(r'<tr id="v-layers-self_attn-attention_premix".*?</tr>', article(site.page(uri)), re.S)
+        assert row and f"<dt>{held}</dt>" in row[0]
+        assert "<code>[1, 9, 36]</code>; the value is <code>tensor.unflatten(2, (num_heads, head_dim))</code>" in row[0]
+    row = re.search(r'<tr id="v-layers-self_attn-attention_output".*?</tr>', article(site.page("llama/")), re.S)
+    assert row and "held as" not in row[0]
+
+
 def test_the_selector_lists_missing_checkpoints_with_their_reason(site: Site) -> None:
     html = re.search(r'<nav class="selector".*?</nav>', site.page("gemma4_text/"), re.S)
     assert html
