@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+import traceback
 from pathlib import Path
 
+from probe.arguments import Parser, whole
 from probe.errors import ProbeError
-from probe.render.site import build, serve
+from probe.render.serve import serve
+from probe.render.site import build
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m probe.render", description=__doc__)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = Parser(prog="python -m probe.render", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, text in (("build", "build the site"), ("serve", "build the site, serve it and print its address")):
         sub = verbs.add_parser(verb, help=text, description=text)
         sub.add_argument("--records", type=Path, help="directory of the records (default: site_src/records)")
         sub.add_argument("--site", type=Path, help="directory to build into (default: site)")
         if verb == "serve":
-            sub.add_argument("--port", type=int, default=8000, help="port to serve on; 0 takes a free one")
+            sub.add_argument("--port", type=whole(0, "a port"), default=8000, help="port; 0 takes a free one")
             sub.add_argument("--host", default="127.0.0.1", help="address to serve on")
             sub.add_argument("--no-build", action="store_true", help="serve what was built before")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(given)
 
     def make() -> None:
         built = build(options.records, options.site)
@@ -33,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             serve(options.site, options.host, options.port, (lambda: None) if options.no_build else make)
     except ProbeError as error:
+        if "--debug" in given:
+            traceback.print_exc()
         print(error, file=sys.stderr)
         return error.status
     except KeyboardInterrupt:
