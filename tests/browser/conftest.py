@@ -20,14 +20,25 @@ from tests.conftest import ROOT, find_chromium
 QUIET = "--no-sandbox --disable-background-networking --disable-component-update --disable-sync --no-first-run".split()
 SHIFTS = """
 window.shifts = []
-new PerformanceObserver(list => {
-  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts.push(entry.value)
-}).observe({ type: "layout-shift", buffered: true })
+const keep = entries => {
+  for (const entry of entries) if (!entry.hadRecentInput) window.shifts.push(entry.value)
+}
+const observer = new PerformanceObserver(list => keep(list.getEntries()))
+observer.observe({ type: "layout-shift", buffered: true })
+window.stopWatching = () => {
+  keep(observer.takeRecords())
+  observer.disconnect()
+}
 """
 
 
 STARVED = 0.02
 """Layout shift that a starved machine can cause, which lays a page out while it is still reading it."""
+
+
+def stop_watching(page: Page) -> None:
+    """From here on the test itself moves the page (another width, another medium); what shifts then is no fault."""
+    page.evaluate("stopWatching()")
 
 
 class _Silent(http.server.SimpleHTTPRequestHandler):

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import stop_watching
+
 Open = Callable[..., Page]
 SEEDS = ["/gemma4_text/", "/llama4_text/"]
 ALL = ["/", "/how-we-know/", *SEEDS, "/llama/", "/gemma4_text/google--gemma-4-26B-A4B/", "/gemma4_text/tiny/"]
@@ -17,10 +19,10 @@ ALL = ["/", "/how-we-know/", *SEEDS, "/llama/", "/gemma4_text/google--gemma-4-26
 def test_axe_finds_nothing_serious(open_page: Open, axe: str, path: str, scheme: str) -> None:
     page = open_page(path, color_scheme=scheme)
     if path != "/" and "how" not in path:
+        stop_watching(page)
         page.locator("[data-name=text] .shape.is-current svg.wide a.part.chip").nth(3).click()
         page.locator("#v-layers-self_attn-attention_keys summary").click()
         page.locator(".quirk summary").first.click()
-        page.evaluate("window.shifts = []")
     page.evaluate(axe)
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     bad = [
@@ -33,9 +35,21 @@ def test_axe_finds_nothing_serious(open_page: Open, axe: str, path: str, scheme:
     assert found["testEngine"]["version"].startswith("4.")
 
 
+def test_the_tabs_keep_their_contrast_while_the_page_moves(open_page: Open) -> None:
+    """The theme fades its tabs in after loading and out on a scroll; a link that is half there cannot be read."""
+    page = open_page("/gemma4_text/")
+    for top in (0, 600, 0):
+        page.evaluate(f"scrollTo(0, {top})")
+        found = page.locator(".md-tabs__link").evaluate_all(
+            "links => links.map(getComputedStyle).map(style => [style.opacity, style.transitionDuration])"
+        )
+        assert found and set(map(tuple, found)) == {("1", "0s")}
+
+
 @pytest.mark.parametrize("path", ALL)
 def test_no_page_scrolls_sideways(open_page: Open, path: str) -> None:
     page = open_page(path)
+    stop_watching(page)
     for width in (1440, 1024, 768, 360):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -48,7 +62,6 @@ def test_no_page_scrolls_sideways(open_page: Open, path: str) -> None:
             }).map(e => e.tagName + "." + e.className)"""
         )
         assert wide == [], width
-    page.evaluate("window.shifts = []")
 
 
 @pytest.mark.parametrize(("width", "shown"), [(360, "narrow"), (1440, "wide")])
@@ -98,11 +111,11 @@ def test_instant_navigation_keeps_the_figure_alive(open_page: Open) -> None:
 def test_search_finds_values_checkpoints_and_paths(open_page: Open, query: str, found: str) -> None:
     page = open_page("/")
     page.wait_for_function("window.document$ && document.documentElement.classList.contains('js')")
+    stop_watching(page)
     page.locator(".md-search__input").click()
     page.keyboard.type(query)
     results = page.locator(".md-search-result__item")
     expect(results.first).to_be_visible(timeout=30_000)
-    page.evaluate("window.shifts = []")
     assert any(found in (a.get_attribute("href") or "") + a.inner_text() for a in results.locator("a").all())
 
 
@@ -151,6 +164,7 @@ def test_without_scripts_the_page_is_whole(open_page: Open, width: int) -> None:
 
 def test_print_shows_the_drawings_and_no_controls(open_page: Open) -> None:
     page = open_page("/gemma4_text/")
+    stop_watching(page)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     assert page.locator("[data-name=text] svg.wide:visible").count() == 4
@@ -160,7 +174,6 @@ def test_print_shows_the_drawings_and_no_controls(open_page: Open) -> None:
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen")
     expect(page.locator(".hero .quirk-card").first).to_be_hidden()
-    page.evaluate("window.shifts = []")
 
 
 def test_reduced_motion_moves_nothing(open_page: Open) -> None:
