@@ -131,6 +131,7 @@ def _write(plans: list[refresh.Plan], options: refresh.Options, found: argparse.
         for checkpoint in ready.spared:
             print(f"{ready.family}: the record of {checkpoint} is of real weights, not installed here; kept.")
     waiting = [ready for ready in plans if not ready.current]
+    refresh.require_folders(waiting)
     for ready, outcomes in refresh.run(waiting, options, found.workers) if waiting else ():
         failed = [outcome for outcome in outcomes if outcome.text is None]
         if failed:

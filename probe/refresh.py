@@ -145,6 +145,14 @@ def find_jobs(found: Plan) -> None:
         raise ProbeError(f"The family {found.family} has no checkpoint that can be probed here.")
 
 
+def require_folders(plans: list[Plan]) -> None:
+    """Raises ProbeError where what the plans' runs give could not be written, before they run."""
+    for found in plans:
+        store.require_writable(store.record_path(found.family, "any").parent)
+    if any(found.inputs is not None for found in plans):
+        store.require_writable(store.cache_dir() / "stamps")
+
+
 def run(plans: list[Plan], options: Options, workers: int) -> Iterator[tuple[Plan, list[Outcome]]]:
     """Run the plans' jobs and yield each family with its outcomes, in order, as soon as it is complete."""
     jobs = [job for found in plans for job in found.jobs]

@@ -148,11 +148,32 @@ def _sentence(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
-            what = f"There is no room left to write {path}: free some space and run again"
-        else:
-            what = f"{path} cannot be written ({error.strerror}): mend that and run again"
-        raise ProbeError(f"{what}; the records are as they were.") from error
+        raise ProbeError(_unwritable(path, error)) from error
+
+
+def _unwritable(path: Path, error: OSError) -> str:
+    ours = path.is_relative_to(cache_dir())
+    if error.errno in _FULL:
+        what = f"There is no room left to write {path}: free some space and run again"
+    else:
+        name = "PROBE_CACHE" if ours else "PROBE_RECORDS"
+        what = f"{path} cannot be written ({error.strerror}): mend that, or name another folder in {name}"
+    return f"{what}." if ours else f"{what}; the records are as they were."
+
+
+def require_writable(folder: Path) -> None:
+    """Raises ProbeError where a file could not be written into a folder, or the folder could not be made.
+
+    Leaves nothing behind, whatever ends the process: the file it tries has no name.
+    """
+    import tempfile
+
+    there = next(parent for parent in (folder, *folder.absolute().parents) if os.path.lexists(parent))
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise ProbeError(_unwritable(folder, error)) from error
 
 
 def clean(folder: Path) -> None:
@@ -160,7 +181,8 @@ def clean(folder: Path) -> None:
     for leftover in folder.glob(".*.tmp"):
         owner = leftover.name.split(".")[-2]
         if not (owner.isdigit() and _alive(int(owner))):
-            leftover.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                leftover.unlink()
 
 
 def _alive(pid: int) -> bool:
