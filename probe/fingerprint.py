@@ -1,8 +1,9 @@
 """Whether a family's records are still what a probe would write, found without importing torch.
 
 The fingerprint covers everything that decides the result: the probe's own code, the family module and the ones it
-imports, its published configs, every installed package's version, the Python version and the options. A stamp in the
-cache folder keeps the fingerprint of the last run beside the digest of each record it wrote; records are current
+imports or else the family's row of the table, its published configs, the digests its twins are pinned by, every
+installed package's version, the Python version and the options. `Surroundings` reads once what families share. A stamp
+in the cache folder keeps the fingerprint of the last run beside the digest of each record it wrote; records are current
 where both still agree.
 """
 
@@ -29,10 +30,12 @@ _LIGHT = {
     "arguments.py",
     "cli.py",
     "fingerprint.py",
+    "installed.py",
     "progress.py",
     "refresh.py",
     "render",
     "show.py",
+    "workers.py",
 }
 
 
@@ -57,13 +60,81 @@ class Stamp:
         ]
 
 
+class Surroundings:
+    """What the fingerprints of several families have in common, read once: code, packages, pins and configs.
+
+    Args:
+        options: those of the run.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        code = list(_code())
+        folder = registry.FAMILIES / "configs"
+        self._configs = {path.stem: path.read_bytes() for path in sorted(folder.glob("*.json"))}
+        sources = folder / "SOURCES.tsv"
+        self._sources = sources.read_bytes().splitlines() if sources.is_file() else []
+        self._pins = [_Pins(name, content) for name, content in code if name.endswith("lock.json")]
+        self._common = hashlib.sha256()
+        _add(self._common, "options", store.canonical(dict(options)).encode())
+        _add(self._common, "python", f"{sys.version} {platform.machine()}".encode())
+        _add(self._common, "packages", "\n".join(_installed()).encode())
+        for name, content in code:
+            if not name.endswith("lock.json"):
+                _add(self._common, name, content)
+
+    def inputs(self, family: str) -> str:
+        """The fingerprint of a family's run: a sha256 in hexadecimal. Raises ProbeError for an unknown family."""
+        total = self._common.copy()
+        declared = registry.get(family)
+        for pins in self._pins:
+            _add(total, pins.name, pins.of(family))
+        for path in _modules(declared.path):
+            _add(total, f"families/{path.name}", path.read_bytes())
+        if declared.path is None:
+            _add(total, "family", repr(declared).encode())
+        for name, content in self._own_configs(declared):
+            _add(total, name, content)
+        return total.hexdigest()
+
+    def _own_configs(self, family: registry.Family) -> Iterator[tuple[str, bytes]]:
+        """The published configs of the family's model_type or named by it, and what is noted about their source."""
+        stems = {checkpoint.replace("/", "__") for checkpoint in family.checkpoints}
+        stems |= {str(twin["config"]) for twin in family.twins.values() if "config" in twin}
+        named = f'"{family.name}"'.encode()
+        used = {stem: content for stem, content in self._configs.items() if stem in stems or named in content}
+        for stem, content in used.items():
+            yield f"configs/{stem}.json", content
+        files = {f"{stem}.json".encode() for stem in used}
+        lines = [line for line in self._sources if line.split(b"\t", 1)[0] in files]
+        yield "configs/SOURCES.tsv", b"\n".join(lines)
+
+
+class _Pins:
+    """A lock file, whose keys are ``FAMILY/TWIN``."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self.name = name
+        self._content = content
+        self._entries: dict[str, dict[str, Any]] | None = {}
+        try:
+            for key, pin in json.loads(content).items():
+                self._entries.setdefault(key.partition("/")[0], {})[key] = pin
+        except (ValueError, TypeError, AttributeError):
+            self._entries = None
+
+    def of(self, family: str) -> bytes:
+        """The family's entries; all of a file that cannot be read."""
+        return self._content if self._entries is None else store.canonical(self._entries.get(family, {})).encode()
+
+
+def _add(total: Any, name: str, content: bytes) -> None:
+    total.update(f"{len(name)}:{name}:{len(content)}:".encode())
+    total.update(content)
+
+
 def inputs(family: str, options: Mapping[str, Any]) -> str:
-    """The fingerprint of a family's run with these options: a sha256 in hexadecimal."""
-    total = hashlib.sha256()
-    for name, content in _parts(family, options):
-        total.update(f"{len(name)}:{name}:{len(content)}:".encode())
-        total.update(content)
-    return total.hexdigest()
+    """The fingerprint of one family's run with these options, see `Surroundings`."""
+    return Surroundings(options).inputs(family)
 
 
 def read(family: str, options: Mapping[str, Any]) -> Stamp | None:
@@ -85,17 +156,6 @@ def _file(family: str, options: Mapping[str, Any]) -> Path:
     return store.cache_dir() / "stamps" / f"{family}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
 
 
-def _parts(family: str, options: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-    yield "options", store.canonical(dict(options)).encode()
-    yield "python", f"{sys.version} {platform.machine()}".encode()
-    yield "packages", "\n".join(_installed()).encode()
-    yield from _code(family)
-    declared = registry.get(family)
-    for path in _modules(declared.path):
-        yield f"families/{path.name}", path.read_bytes()
-    yield from _configs(declared)
-
-
 @functools.cache
 def _installed() -> tuple[str, ...]:
     """Name and version of every installed package, as their metadata folders are named."""
@@ -103,31 +163,20 @@ def _installed() -> tuple[str, ...]:
     return tuple(sorted({name for folder in folders for name in os.listdir(folder) if name.endswith(".dist-info")}))
 
 
-def _code(family: str) -> Iterator[tuple[str, bytes]]:
+def _code() -> Iterator[tuple[str, bytes]]:
+    """Everything under the probe's folder that decides a result: path and content."""
     for folder, folders, files in os.walk(PROBE):
         here = Path(folder)
         skipped = _LIGHT if here == PROBE else set()
         folders[:] = sorted(set(folders) - skipped - {"__pycache__"})
         for name in sorted(name for name in set(files) - skipped if not name.startswith(".")):
-            content = (here / name).read_bytes()
-            if name.endswith(".lock.json"):
-                content = _own(content, family)
-            yield f"probe/{(here / name).relative_to(PROBE).as_posix()}", content
+            yield f"probe/{(here / name).relative_to(PROBE).as_posix()}", (here / name).read_bytes()
 
 
-def _own(lock: bytes, family: str) -> bytes:
-    """The family's entries of a lock file, whose keys are ``FAMILY/TWIN``; all of one that cannot be read."""
-    try:
-        entries = json.loads(lock)
-        return store.canonical({key: entries[key] for key in entries if key.startswith(f"{family}/")}).encode()
-    except (ValueError, TypeError, AttributeError):
-        return lock
-
-
-def _modules(path: Path) -> list[Path]:
-    """The family's module, the plumbing of the package, and every family module these import."""
+def _modules(path: Path | None) -> list[Path]:
+    """The family's module where it has one, the plumbing of the package, and every family module these import."""
     found: set[Path] = set()
-    waiting = [path, *path.parent.glob("_*.py")]
+    waiting = [*([path] if path else []), *registry.FAMILIES.glob("_*.py")]
     while waiting:
         module = waiting.pop()
         if module not in found and module.is_file():
@@ -151,19 +200,3 @@ def _imported(module: Path) -> set[str]:
             elif origin.startswith("families."):
                 names.add(origin.split(".")[1])
     return names
-
-
-def _configs(family: registry.Family) -> Iterator[tuple[str, bytes]]:
-    """The published configs of the family's model_type or named by it, and what is noted about their source."""
-    folder = family.path.parent / "configs"
-    stems = {checkpoint.replace("/", "__") for checkpoint in family.checkpoints}
-    stems |= {str(twin["config"]) for twin in family.twins.values() if "config" in twin}
-    used = []
-    for path in sorted(folder.glob("*.json")):
-        content = path.read_bytes()
-        if path.stem in stems or f'"{family.name}"'.encode() in content:
-            used.append(path.name.encode())
-            yield f"configs/{path.name}", content
-    sources = folder / "SOURCES.tsv"
-    lines = sources.read_bytes().splitlines() if sources.is_file() else []
-    yield "configs/SOURCES.tsv", b"\n".join(line for line in lines if line.split(b"\t")[0] in used)

@@ -1,30 +1,49 @@
-"""The families and the checkpoints they list, read from ``families/*.py`` without importing them.
+"""The families and the checkpoints they list, read without importing any of their modules.
 
-A family is a module whose name has no leading underscore and which assigns three literals: ``TITLE`` (text),
-``CHECKPOINTS`` (Hub ids in the page's order) and ``TWINS`` (a dict from twin name to its options).
+Every text decoder of transformers is a family. What is said of one comes from the first of these that knows it:
+
+``families/NAME.py``
+    A module whose name has no leading underscore and which assigns three literals: ``TITLE`` (text), ``CHECKPOINTS``
+    (Hub ids in the page's order) and ``TWINS`` (a dict from twin name to its options).
+``families/families.tsv``
+    A row: class, title, checkpoints, and the wrapper that a text model without a class of its own is built in.
+    ``families/twins.json`` names its twins where there is more to say than ``tiny``, from the class's defaults.
+the installed transformers
+    For a decoder that is newer than the table, see `probe.installed`.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import difflib
+import json
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from probe.errors import ProbeError
 
 FAMILIES = Path(__file__).resolve().parent.parent / "families"
 
+Origin = Literal["module", "table", "transformers"]
+
 
 @dataclass(frozen=True)
 class Family:
-    """What a family module declares.
+    """What is known of a family before anything runs.
 
     Attributes:
         name: model_type of the text model; the module's name.
-        doc: the module's docstring, empty where it has none.
-        path: the module's file.
+        twins: name -> options; of a family without a module ``{}`` or ``{"config": STEM}``, the published config under
+            ``families/configs`` that the twin is shrunk from.
+        doc: the module's docstring, empty where it has none or there is no module.
+        path: the module's file; None where there is no module.
+        root: model_type of the config that the twins are built from: the wrapper's where transformers builds the text
+            model inside one only, else ``name``.
+        origin: where all of this was read.
     """
 
     name: str
@@ -32,31 +51,135 @@ class Family:
     checkpoints: tuple[str, ...]
     twins: dict[str, dict[str, Any]]
     doc: str
-    path: Path
+    path: Path | None
+    root: str
+    origin: Origin
 
 
-def names() -> list[str]:
-    """The families' names, sorted; reads file names only."""
+@dataclass(frozen=True)
+class Row:
+    """A row of the table.
+
+    Attributes:
+        class_name: the class that generates text; empty where a wrapper's does.
+        group: ``text``, or ``text-in-wrapper`` for a text model that transformers builds inside a wrapper only.
+        wrapper: model_type of that wrapper, else empty.
+        title: the family's name, empty where it has none but its class's.
+    """
+
+    model_type: str
+    class_name: str
+    group: str
+    wrapper: str
+    title: str
+    checkpoints: tuple[str, ...]
+
+
+def modules() -> list[str]:
+    """The families that have a module, sorted; reads file names only."""
     return sorted(path.stem for path in FAMILIES.glob("[!_.]*.py"))
 
 
+def names() -> list[str]:
+    """The families that have a module or a row of the table, sorted."""
+    return sorted({*modules(), *table()})
+
+
 def families() -> list[Family]:
-    return [_read(FAMILIES / f"{name}.py") for name in names()]
+    """The families that `names` names."""
+    return [_known(name) for name in names()]
 
 
 def get(name: str) -> Family:
     """One family. Raises ProbeError with the nearest names where there is none of that name."""
-    known = names()
-    if name not in known:
-        raise ProbeError(f"There is no family {name!r}{nearest(name, known)}; `python -m probe list` shows them all.")
-    return _read(FAMILIES / f"{name}.py")
+    if (found := find(name)) is None:
+        near = nearest(name, names())
+        raise ProbeError(f"There is no family {name!r}{near}; `python -m probe list` shows them all.")
+    return found
+
+
+def find(name: str) -> Family | None:
+    """One family, asking the installed transformers for one that has neither module nor row; None if there is none."""
+    if (FAMILIES / f"{name}.py").is_file() and name in modules() or name in table():
+        return _known(name)
+    from probe import installed
+
+    class_name = installed.unlisted().get(name)
+    if class_name is None:
+        return None
+    return Family(name, title(name, class_name), (), {"tiny": {}}, "", None, name, "transformers")
+
+
+def table() -> dict[str, Row]:
+    """The rows of ``families.tsv`` by model_type; none where there is no such file."""
+    return _table(*_version(FAMILIES / "families.tsv"))
+
+
+def _version(path: Path) -> tuple[Path, int]:
+    """A file and when it was written; 0 where there is none."""
+    try:
+        return path, path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return path, 0
+
+
+@lru_cache(maxsize=4)
+def _table(path: Path, written: int) -> dict[str, Row]:
+    if not written:
+        return {}
+    with path.open(encoding="utf-8", newline="") as stream:
+        return {
+            row["model_type"]: Row(
+                row["model_type"],
+                row["class"],
+                row["group"],
+                row["wrapper"],
+                row["title"],
+                tuple(filter(None, row["checkpoints"].split(","))),
+            )
+            for row in csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+        }
+
+
+def default_twins(name: str) -> dict[str, str | None]:
+    """The twins of a decoder that no module declares: name -> the published config that it is shrunk from, by its file
+    name without ``.json``; None where that is the class's defaults."""
+    return dict(_twins(*_version(FAMILIES / "twins.json")).get(name, {"tiny": None}))
+
+
+@lru_cache(maxsize=4)
+def _twins(path: Path, written: int) -> dict[str, dict[str, str | None]]:
+    found: dict[str, dict[str, str | None]] = json.loads(path.read_bytes()) if written else {}
+    return found
+
+
+def title(name: str, class_name: str) -> str:
+    """A family's title where nobody gave one: its class's name without what every decoder's has; the model_type where
+    the class is another family's."""
+    stem = re.sub("(Text)?(ForCausalLM|LMHeadModel|ForConditionalGeneration)$", "", class_name)
+    return stem if _letters(stem) == _letters(name.removesuffix("_text")) else name
+
+
+def _letters(text: str) -> str:
+    return re.sub("[^a-z0-9]", "", text.lower())
+
+
+def _known(name: str) -> Family:
+    path = FAMILIES / f"{name}.py"
+    if path.is_file():
+        return _read(path)
+    row = table()[name]
+    twins = {twin: {"config": stem} if stem else {} for twin, stem in default_twins(name).items()}
+    said = row.title or title(name, row.class_name)
+    return Family(name, said, row.checkpoints, twins, "", None, row.wrapper or name, "table")
 
 
 def nearest(word: str, known: list[str]) -> str:
     """`` (nearest: …)`` for an unknown word; empty where nothing is near."""
-    close = difflib.get_close_matches(word.lower(), known, n=3, cutoff=0.5)
-    close += [other for other in known if word and other.startswith(word.lower()) and other not in close]
-    return f" (nearest: {', '.join(close[:3])})" if close else ""
+    spelled = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(word.lower(), spelled, n=3, cutoff=0.5)
+    close += [other for other in spelled if word and other.startswith(word.lower()) and other not in close]
+    return f" (nearest: {', '.join(spelled[other] for other in close[:3])})" if close else ""
 
 
 def _read(path: Path) -> Family:
@@ -78,6 +201,8 @@ def _read(path: Path) -> Family:
         twins=found["TWINS"],
         doc=ast.get_docstring(tree) or "",
         path=path,
+        root=path.stem,
+        origin="module",
     )
 
 

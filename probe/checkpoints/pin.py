@@ -1,4 +1,4 @@
-"""Pins the twins: ``python -m probe.checkpoints.pin`` writes the digest of every twin to ``twins.lock.json``.
+"""Pins the twins that family modules declare: ``python -m probe.checkpoints.pin`` writes their digests to the lock.
 
 Run it after a twin was changed on purpose; the diff of the lock shows which twins changed.
 """
@@ -12,11 +12,11 @@ from probe.checkpoints import digest, twins
 
 
 def digests() -> dict[str, str]:
-    """``family/name`` -> sha256 of the twin's weights, of every twin as it is built now."""
+    """``family/name`` -> sha256 of the twin's weights, of every declared twin as it is built now."""
     return {
-        f"{family.name}/{name}": digest.of_weights(twins.build(family.name, name))
-        for family in registry.families()
-        for name in family.twins
+        f"{family}/{name}": digest.of_weights(twins.build(family, name))
+        for family in registry.modules()
+        for name in registry.get(family).twins
     }
 
 

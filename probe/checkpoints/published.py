@@ -37,6 +37,24 @@ def stem(hub_id: str) -> str | None:
     return name if (CONFIGS / f"{name}.json").exists() else None
 
 
+def part(name: str, root: str, text: str) -> str | None:
+    """What of a config kept under a file name (without ``.json``) describes a family.
+
+    Args:
+        root: model_type of the config that the family's twins are built from.
+        text: model_type of its text model.
+
+    Returns:
+        ``""`` for the whole of it, ``"text_config"`` for the text model inside another wrapper, None where it is of
+        another family.
+    """
+    config = published(name).config
+    if config.get("model_type") == root:
+        return ""
+    inner = config.get("text_config")
+    return "text_config" if isinstance(inner, dict) and inner.get("model_type") == text else None
+
+
 @cache
 def published(name: str) -> Published:
     """The config kept under a file name (without ``.json``); treat it as read-only."""

@@ -53,6 +53,9 @@ _ROLES: dict[str, dict[str, str]] = {
 }
 """A wrapper's model_type -> the roles its processor looks up on the tokenizer."""
 
+WRAPPERS = frozenset(_ROLES)
+"""The wrappers whose images a twin can read."""
+
 
 def config_ids(model_type: str | None) -> dict[str, int]:
     """Token ids for a wrapper's config, under every key a published config uses for them."""

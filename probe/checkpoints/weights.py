@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import torch
 
-from probe.checkpoints import bars, classes, digest, files, hub, real
+from probe.checkpoints import bars, classes, digest, files, hub, real, wrappers
 from probe.checkpoints.builds import published_dtype, torch_dtype
 from probe.checkpoints.devices import checked
 from probe.checkpoints.repairs import repair
@@ -32,7 +32,9 @@ def load_weights(
     placement = _placement(device)
     directory, source = _directory(target, offline, progress)
     stored = files.check_weights(directory)
-    config = classes.config_from(files.read_config(directory))
+    raw = files.read_config(directory)
+    wrappers.require(target, raw)
+    config = classes.config_from(raw)
     config._attn_implementation = attn
     wanted = torch_dtype(dtype) or published_dtype(config)
     repair(config)

@@ -17,6 +17,7 @@ import torch
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from probe import registry
 from probe.checkpoints import factory
 from probe.checkpoints.factory import check, pattern, pins, sizes, sources
 from probe.checkpoints.factory.adjust import ADJUST
@@ -97,7 +98,8 @@ def test_what_the_tables_name_exists() -> None:
     decoders = set(factory.decoders())
     assert {key for key in ADJUST if key not in known} <= decoders and set(ONCE) <= known
     assert all(why for _, why in ADJUST.values())
-    assert {*sources.PUBLISHED, *sources.WRAPPED, *COMPUTED} <= decoders
+    named = json.loads((registry.FAMILIES / "twins.json").read_text())
+    assert {*named, *sources.WRAPPED, *COMPUTED} <= decoders
     assert set(sources.NO_DECODER) <= set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 

@@ -30,7 +30,7 @@ def test_padding_is_on_the_left_and_masked() -> None:
     assert batch["input_ids"][0][:2] == [tokens.PAD, tokens.PAD] and batch["attention_mask"][0] == [0, 0, 1, 1, 1]
 
 
-@pytest.mark.parametrize("family", registry.names())
+@pytest.mark.parametrize("family", registry.modules())
 def test_ids_agree_with_the_configs(family: str, twin: Any) -> None:
     for name in registry.get(family).twins:
         config, tokenizer = twins.build_config(family, name), twin(family, name).tokenizer

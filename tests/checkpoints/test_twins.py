@@ -17,7 +17,7 @@ from probe.errors import ProbeError
 
 from .conftest import PROMPT, logits
 
-TWINS = [(family.name, name) for family in registry.families() for name in family.twins]
+TWINS = [(family, name) for family in registry.modules() for name in registry.get(family).twins]
 each_twin = pytest.mark.parametrize(("family", "name"), TWINS, ids=[f"{f}-{n}" for f, n in TWINS])
 
 

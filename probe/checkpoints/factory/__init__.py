@@ -24,6 +24,13 @@ def decoders() -> list[str]:
     return sources.decoders()
 
 
+def classes() -> dict[str, str]:
+    """The class that generates text for each of `decoders`, by name."""
+    from probe.checkpoints.factory import sources
+
+    return {model_type: sources.class_name(model_type) for model_type in sources.decoders()}
+
+
 def unbuildable() -> dict[str, str]:
     """The decoders that have no twin: model_type -> reason."""
     return dict(UNBUILDABLE)

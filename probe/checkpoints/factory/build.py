@@ -63,13 +63,14 @@ def build(
     config._attn_implementation = attn
     repair(config)
     with quietly(), twins.uninitialised(), _marked():
-        model = _model_class(config)(config)
+        model = model_class(config)(config)
     model.tie_weights()
     lively.fill(model)
     return model.eval().requires_grad_(False)
 
 
-def _model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
+def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
+    """The class that generates text from a config: a decoder's own, else its wrapper's."""
     if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
         found = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
         return found[0] if isinstance(found, (list, tuple)) else found
