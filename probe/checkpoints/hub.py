@@ -10,6 +10,9 @@ from pathlib import Path
 from probe.checkpoints.target import Progress
 from probe.errors import ProbeError
 
+CLIENTS = ("httpx", "httpx2", "httpcore", "httpcore2")
+"""The packages whose exceptions, raised by the Hub's client, mean that the network failed."""
+
 PATTERNS = ("*.json", "*.safetensors", "*.model", "*.jinja", "*.txt")
 
 
@@ -18,7 +21,7 @@ def config_file(hub_id: str, *, offline: bool = False) -> Path:
     from huggingface_hub import hf_hub_download
 
     with explained(hub_id, offline):
-        return Path(hf_hub_download(hub_id, "config.json", local_files_only=offline))
+        return Path(hf_hub_download(hub_id, "config.json", local_files_only=offline or not _named()))
 
 
 def snapshot(hub_id: str, *, offline: bool = False, progress: Progress | None = None) -> Path:
@@ -29,12 +32,33 @@ def snapshot(hub_id: str, *, offline: bool = False, progress: Progress | None = 
     """
     from huggingface_hub import snapshot_download
 
-    if not offline:
+    local = offline or not _named()
+    if not local:
         _check_disk(hub_id)
     if progress:
         progress(f"fetching {hub_id}", 0.0)
     with explained(hub_id, offline):
-        return Path(snapshot_download(hub_id, allow_patterns=list(PATTERNS), local_files_only=offline))
+        return Path(snapshot_download(hub_id, allow_patterns=list(PATTERNS), local_files_only=local))
+
+
+def _named() -> bool:
+    """Whether the Hub's name leads anywhere; without a network it does not, and the client would try for half a minute.
+
+    Behind a proxy only the proxy can tell.
+    """
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    from huggingface_hub import constants
+
+    at = urlsplit(constants.ENDPOINT)
+    if getproxies():
+        return True
+    try:
+        return bool(socket.getaddrinfo(at.hostname, at.port or at.scheme))
+    except OSError:
+        return False
 
 
 def _check_disk(hub_id: str) -> None:
@@ -46,7 +70,8 @@ def _check_disk(hub_id: str) -> None:
     from huggingface_hub.constants import HF_HUB_CACHE
 
     try:
-        files = snapshot_download(hub_id, allow_patterns=list(PATTERNS), dry_run=True)
+        with _quiet():
+            files = snapshot_download(hub_id, allow_patterns=list(PATTERNS), dry_run=True)
     except Exception:
         return
     needed = sum(file.file_size or 0 for file in files if file.will_download)
@@ -68,11 +93,12 @@ def require_disk(directory: Path, needed: int, what: str) -> None:
 
 @contextlib.contextmanager
 def explained(hub_id: str, offline: bool) -> Iterator[None]:
-    """Turns what the Hub's client raises inside into a ProbeError."""
+    """Turns what the Hub's client raises inside into a ProbeError, and keeps its own warnings quiet."""
     from huggingface_hub import errors
 
     try:
-        yield
+        with _quiet():
+            yield
     except errors.GatedRepoError as error:
         raise ProbeError(
             f"{hub_id} is gated: accept its terms on its page of the Hub, then log in with `hf auth login`."
@@ -95,9 +121,22 @@ def explained(hub_id: str, offline: bool) -> Iterator[None]:
             raise ProbeError(f"The disk filled up while {hub_id} was fetched: make room and run again.") from error
         raise ProbeError(_unreachable(hub_id, offline)) from error
     except Exception as error:
-        if type(error).__module__.split(".")[0] in ("httpx", "httpcore", "requests"):
+        if type(error).__module__.split(".")[0] in CLIENTS:
             raise ProbeError(_unreachable(hub_id, offline)) from error
         raise
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The client's warnings (each retry, a missing token) are off inside."""
+    from huggingface_hub.utils import logging
+
+    shown = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(shown)
 
 
 def _unreachable(hub_id: str, offline: bool) -> str:

@@ -15,6 +15,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe import store
 from probe.checkpoints import bars, hub
 from probe.checkpoints.published import published, stem
 from probe.checkpoints.target import Progress, Target
@@ -57,12 +58,6 @@ def installed(hub_id: str) -> bool:
     return shipped is not None and all(importlib.util.find_spec(module) is not None for module, _ in shipped.parts)
 
 
-def cache_directory() -> Path:
-    """``$PROBE_CACHE``, else a directory of the project's own under the user's cache."""
-    own = os.environ.get("PROBE_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "transformer-atlas"
-
-
 def converted(target: Target, progress: Progress | None = None) -> tuple[Path, str]:
     """Directory of the converted weights, made where it is not there yet, and a sentence on where they come from.
 
@@ -88,7 +83,7 @@ def converted(target: Target, progress: Progress | None = None) -> tuple[Path, s
         source = f"weights: {gguf} of the package {shipped.package} {version}, dequantised to float32"
         if name:
             source = f"{published(name).source}; {source}"
-    directory = cache_directory() / f"{key}-c{CONVERSION}"
+    directory = store.cache_dir() / f"{key}-c{CONVERSION}"
     if not directory.is_dir():
         _convert(parts, sha256, config, directory, progress or (lambda label, share: None))
     return directory, source
@@ -121,12 +116,12 @@ def _convert(
 ) -> None:
     """Writes a directory as ``save_pretrained`` does, in float32, under a temporary name first."""
     size = sum(part.stat().st_size for part in parts)
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    store.require_writable(directory.parent)
     hub.require_disk(directory.parent, 10 * size, f"Converting {parts[0].name}")
     _sweep(directory.parent)
     work = directory.parent / f"{directory.name}.{os.getpid()}.tmp"
-    work.mkdir()
     try:
+        work.mkdir(parents=True)
         progress("checking the GGUF file", 0.0)
         if sha256 is not None and _sha256(parts) != sha256:
             raise ProbeError(f"{parts[0].name} is damaged (wrong sha256): reinstall its package.")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import logging
+import socket
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import huggingface_hub
 import pytest
 from huggingface_hub import errors
@@ -18,8 +21,14 @@ from probe.errors import ProbeError
 TARGET = Target("gemma4_text", "google/gemma-4-E2B", "weights")
 
 
-def _response(status: int) -> httpx.Response:
-    return httpx.Response(status, request=httpx.Request("GET", "https://hub.invalid/x"))
+@pytest.fixture(autouse=True)
+def network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as names go, there is one."""
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: [("somewhere",)])
+
+
+def _response(status: int) -> httpx2.Response:
+    return httpx2.Response(status, request=httpx2.Request("GET", "https://hub.invalid/x"))
 
 
 def _raising(error: Exception) -> Callable[..., Any]:
@@ -36,8 +45,8 @@ FAILURES = [
     (errors.OfflineModeIsEnabled("offline"), "offline"),
     (errors.HFValidationError("odd"), "organisation/name"),
     (errors.HfHubHTTPError("500 server error", response=_response(500)), "refused to hand out"),
-    (httpx.ConnectError("Name or service not known"), "cannot be reached"),
-    (httpx.ReadTimeout("slow"), "cannot be reached"),
+    (httpx2.ConnectError("Name or service not known"), "cannot be reached"),
+    (httpx2.ReadTimeout("slow"), "cannot be reached"),
     (ConnectionResetError(errno.ECONNRESET, "reset"), "cannot be reached"),
     (OSError(errno.ENOSPC, "No space left on device"), "disk filled up"),
 ]
@@ -69,6 +78,44 @@ def test_offline_with_nothing_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     with pytest.raises(ProbeError, match="without `--offline`"):
         load(TARGET, offline=True)
     assert asked["local_files_only"] is True
+
+
+def test_without_a_network_only_the_cache_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def fails(*args: Any, local_files_only: bool, **kwargs: Any) -> None:
+        asked.append(local_files_only)
+        raise errors.LocalEntryNotFoundError("none")
+
+    monkeypatch.setattr(socket, "getaddrinfo", _raising(socket.gaierror(-2, "Name or service not known")))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fails)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fails)
+    for proxies in ({}, {"https": "http://proxy.invalid"}):
+        monkeypatch.setattr(urllib.request, "getproxies", lambda proxies=proxies: proxies)
+        with pytest.raises(ProbeError, match="The Hub cannot be reached and someone/finetune is not cached"):
+            resolve("someone/finetune")
+    with pytest.raises(ProbeError, match="cannot be reached"):
+        load(TARGET)
+    assert asked[:2] == [True, False] and len(asked) >= 3
+
+
+@pytest.mark.parametrize("function", ["hf_hub_download", "snapshot_download"])
+def test_the_clients_own_warnings_stay_quiet(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", said.append)
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "handlers", [handler])
+
+    def warns(*args: Any, **kwargs: Any) -> None:
+        logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry 1/5].")
+        raise errors.LocalEntryNotFoundError("none")
+
+    monkeypatch.setattr(huggingface_hub, function, warns)
+    with pytest.raises(ProbeError, match="cannot be reached"):
+        resolve("someone/finetune") if function == "hf_hub_download" else load(TARGET)
+    assert said == []
+    logging.getLogger("huggingface_hub").warning("after the call it speaks again")
+    assert len(said) == 1
 
 
 def test_a_fault_of_our_own_is_not_dressed_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,12 @@ def test_damaged_part(cache: Path, monkeypatch: pytest.MonkeyPatch, small_gguf: 
         real.converted(Target("llama", "org/model", "weights"))
 
 
+def test_a_cache_that_cannot_be_written(small_gguf: Path, cache: Path) -> None:
+    cache.write_text("no folder")
+    with pytest.raises(ProbeError, match="another folder in PROBE_CACHE"):
+        load(resolve(str(small_gguf)))
+
+
 def test_not_enough_disk(small_gguf: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import shutil
 
