@@ -1,4 +1,4 @@
-"""Other libraries' progress bars, off while ours is shown."""
+"""Other libraries' progress bars and reports, off while ours are shown."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from probe.checkpoints.target import Progress
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """transformers' bars are off inside."""
+    """transformers' bars, and its reports on what it loads, are off inside."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
             logging.enable_progress_bar()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from probe import store
 from probe.checkpoints import bars, hub
+from probe.checkpoints.gaps import REPORTED, refuse_gaps, said
 from probe.checkpoints.published import published, stem
 from probe.checkpoints.target import Progress, Target
 from probe.errors import ProbeError
@@ -156,12 +157,17 @@ def _write(parts: list[Path], config: dict[str, object] | None, work: Path, prog
                 progress("reading the tokenizer", 0.05)
                 AutoTokenizer.from_pretrained(work, gguf_file=gguf.name).save_pretrained(work)
                 progress("dequantising the weights", 0.5)
-                model = AutoModelForCausalLM.from_pretrained(work, gguf_file=gguf.name, dtype=torch.float32)
-        except OSError:
+                model, info = AutoModelForCausalLM.from_pretrained(
+                    work, gguf_file=gguf.name, dtype=torch.float32, **REPORTED
+                )
+                refuse_gaps(parts[0].name, info)
+        except (OSError, ProbeError):
             raise
         except Exception as error:  # tokenizers raises bare ones
             name = parts[0].name
-            raise ProbeError(f"{name} does not convert ({error}): fetch it again, or give its safetensors.") from error
+            raise ProbeError(
+                f"{name} does not convert ({said(error)}): fetch it again, or give its safetensors."
+            ) from error
         progress("writing safetensors", 0.9)
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config

@@ -17,6 +17,7 @@ import torch
 from probe.checkpoints import bars, classes, digest, files, hub, real, wrappers
 from probe.checkpoints.builds import published_dtype, torch_dtype
 from probe.checkpoints.devices import checked
+from probe.checkpoints.gaps import REPORTED, refuse_gaps, said
 from probe.checkpoints.repairs import repair
 from probe.checkpoints.target import Loaded, Progress, Target
 from probe.errors import ProbeError
@@ -98,14 +99,9 @@ def _module(
             attn_implementation=config._attn_implementation,
             device_map=placement,
             local_files_only=True,
-            output_loading_info=True,
+            **REPORTED,
         )
-    absent = sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"])
-    if absent:
-        raise ProbeError(
-            f"{what} lacks weights its class needs or has them in another shape ({len(absent)}, first {absent[0]}), "
-            "which would be filled at random: use a checkpoint saved from the class that generates text."
-        )
+    refuse_gaps(what, info)
     return module.eval().requires_grad_(False)
 
 
@@ -119,13 +115,11 @@ def _explained(what: str) -> Iterator[None]:
     except SafetensorError as error:
         raise ProbeError(f"The weights of {what} do not read ({error}): fetch or save them again.") from error
     except ImportError as error:
-        said = " ".join(str(error).split())[:200]
-        raise ProbeError(f"{what} needs a package that is not installed ({said}): install it.") from error
+        raise ProbeError(f"{what} needs a package that is not installed ({said(error)}): install it.") from error
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "not enough memory" in str(error):
             raise ProbeError(f"Memory ran out loading {what}: use `--dtype bfloat16` or a larger machine.") from error
-        said = " ".join(str(error).split())[:200]
-        raise ProbeError(f"The weights of {what} do not fit its config ({said}): check both files.") from error
+        raise ProbeError(f"The weights of {what} do not fit its config ({said(error)}): check both files.") from error
 
 
 def _tokenizer(directory: Path) -> Any:
@@ -137,8 +131,9 @@ def _tokenizer(directory: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(directory, local_files_only=True)
     except Exception as error:  # tokenizers raises bare ones
-        said = " ".join(str(error).split())[:200]
-        raise ProbeError(f"The tokenizer in {directory} does not load ({said}): save or fetch it again.") from error
+        raise ProbeError(
+            f"The tokenizer in {directory} does not load ({said(error)}): save or fetch it again."
+        ) from error
 
 
 def _processor(directory: Path) -> Any:

@@ -31,8 +31,12 @@ def _interleaved(weight: torch.Tensor, heads: int) -> np.ndarray:
 @pytest.fixture
 def small_gguf(tmp_path: Path, twin: Any) -> Path:
     """llama/tiny-tied as llama.cpp's converter would write it."""
-    loaded: Loaded = twin("llama", "tiny-tied")
-    config, path = loaded.config, tmp_path / "small.gguf"
+    return _written(twin("llama", "tiny-tied"), tmp_path / "small.gguf")
+
+
+def _written(loaded: Loaded, path: Path, without: str | None = None) -> Path:
+    """A twin as a GGUF file, but for one tensor."""
+    config = loaded.config
     out = gguf.GGUFWriter(path, "llama")
     out.add_block_count(config.num_hidden_layers)
     out.add_context_length(config.max_position_embeddings)
@@ -53,6 +57,8 @@ def small_gguf(tmp_path: Path, twin: Any) -> Path:
     out.add_eos_token_id(tokens.EOS)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
     for name, tensor in loaded.module.named_parameters():
+        if name == without:
+            continue
         data = tensor.numpy()
         if "q_proj" in name:
             data = _interleaved(tensor, config.num_attention_heads)
@@ -108,6 +114,14 @@ def test_an_interrupted_conversion_leaves_nothing_and_a_killed_one_is_swept(
     monkeypatch.setattr(real, "_write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         load(resolve(str(small_gguf)))
+    assert list(cache.iterdir()) == []
+
+
+def test_a_gguf_that_lacks_a_tensor(tmp_path: Path, cache: Path, twin: Any) -> None:
+    name = "model.layers.1.mlp.up_proj.weight"
+    broken = _written(twin("llama", "tiny-tied"), tmp_path / "broken.gguf", without=name)
+    with pytest.raises(ProbeError, match=f"lacks weights its class needs .1, first {name}"):
+        load(resolve(str(broken)))
     assert list(cache.iterdir()) == []
 
 
