@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import termios
@@ -138,6 +139,13 @@ def test_constraints_pin_every_dependency() -> None:
     for requirement in [*project["dependencies"], *(name for extra in extras for name in extra)]:
         name = requirement.split(">=")[0].split("==")[0]
         assert "==" in requirement or name.lower() in pinned, requirement
+
+
+def test_the_readme_installs_what_the_extra_real_names() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (command,) = re.findall(r"^pip install --no-deps (.+)$", (ROOT / "README.md").read_text(), re.M)
+    words = subprocess.run(["bash", "-c", f"printf '%s\n' {command}"], capture_output=True, text=True, check=True)
+    assert sorted(words.stdout.split()) == sorted(extras["real"])
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(world: World) -> None:
