@@ -9,13 +9,14 @@ exactly the edit, times the block's factors.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
 from ..standard.hosts import Host
+from .anatomy import held_value
+from .nodes import Factor
 from .run import Run, Stack
-from .sums import Factor, multiplier
+from .sums import multiplier
 from .trace import Key, Worker, by_host_and_name, repeat
 from .trace import run as run_workers
 
@@ -210,14 +211,8 @@ def factors(stack: Stack, index: int, place: int) -> float | torch.Tensor | None
 
 
 def factor_value(stack: Stack, index: int, factor: Factor) -> float | torch.Tensor:
-    """The value of a factor: the block's buffer, parameter or attribute of that name, or the number itself."""
-    held: Any = stack.envoys[index]._module
-    try:
-        for step in factor.name.split("."):
-            held = getattr(held, step)
-    except AttributeError:
-        return float(factor.name)
-    return held.float() if isinstance(held, torch.Tensor) else float(held)
+    """The value of a factor on one block of a stack."""
+    return held_value(stack.envoys[index]._module, stack.anatomy[index], factor)
 
 
 __all__ = ["Effect", "edit_all", "factor_value", "factors"]

@@ -1,4 +1,4 @@
-"""Telling by behaviour whether a module lets one position reach another."""
+"""Telling by behaviour how far back a module lets positions reach."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ FELT = 1e-4
 """Smallest change of another position, relative to the output's scale, that is no rounding."""
 
 
-def mixes_positions(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the output at one position moves with the input at an earlier one: the module is run twice more.
+def reach(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """How many positions back the output looks: the last one that moves with the input at an earlier one, less that
+    one; 0 where none does. The module is run twice more.
 
     Args:
         module: a submodule.
@@ -21,7 +22,7 @@ def mixes_positions(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict
     """
     given = _first(args, kwargs)
     if given is None or not given.is_floating_point() or given.ndim not in (2, 3):
-        return False
+        return 0
     axis = given.ndim - 2
     position = given.shape[axis] // 2
     moved = given.clone()
@@ -31,11 +32,12 @@ def mixes_positions(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict
             before = _output(module, args, kwargs)
             after = _output(module, _with(args, given, moved), _with(kwargs, given, moved))
     except (RuntimeError, ValueError, TypeError, IndexError, AttributeError, KeyError):
-        return False
+        return 0
     if before is None or after is None or before.shape[: axis + 1] != given.shape[: axis + 1]:
-        return False
+        return 0
     later = (after - before).narrow(axis, position + 1, given.shape[axis] - position - 1).abs()
-    return bool(later.numel()) and float(later.max()) > FELT * max(float(before.abs().max()), 1e-30)
+    felt = later.movedim(axis, 0).flatten(1).amax(1) > FELT * max(float(before.abs().max()), 1e-30)
+    return int(felt.nonzero().max()) + 1 if bool(felt.any()) else 0
 
 
 def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:

@@ -1,74 +1,47 @@
 """Symbols: a forward pass that carries, on each tensor of a block, the expression that made it.
 
-Hooks mark every submodule's output as a leaf and remember the expression of its input; a ``TorchFunctionMode`` carries
-expressions through sums, products and operations that only change the shape. What comes out for a block is its output
-as sums and products over its submodules' outputs and its own input, ``x``.
+Hooks mark every submodule's outputs as leaves and remember what it was called with; a ``TorchFunctionMode`` carries
+expressions through sums, products, products with a matrix, and operations that only change the shape or the axes. What
+comes out for a block is its output as an expression (:mod:`probe.measure.expressions`). A block that runs several times
+in one forward is traced the first time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .expressions import (
+    Element,
+    Expression,
+    Leaf,
+    Made,
+    Opaque,
+    Product,
+    Stream,
+    Sum,
+    carries_stream,
+    contains_stream,
+    depends,
+    unscaled,
+)
 from .norms import is_norm
+from .operands import SUMS, arithmetic, axes, first_tensor, is_factor, spread_axis, tensors
 
 SHAPE_ONLY = frozenset(
-    (
-        "view reshape contiguous to dropout clone squeeze unsqueeze type_as float view_as flatten unflatten "
-        "__getitem__ expand"
-    ).split()
+    "view reshape contiguous to dropout clone squeeze unsqueeze type_as float view_as flatten unflatten".split()
 )
+SPREADS = frozenset({"expand", "expand_as", "repeat"})
+PERMUTES = frozenset({"transpose", "permute", "swapaxes", "movedim"})
 WEIGHS = frozenset({"softmax", "scaled_dot_product_attention"})
-CHOOSES = frozenset({"topk", "max", "argmax"})
-
-
-@dataclass(frozen=True, eq=False)
-class Stream:
-    """The block's input."""
-
-
-@dataclass(frozen=True, eq=False)
-class Leaf:
-    """The output of a submodule: its path in the block, the expression of what it was called with, the tensor, and the
-    modules it ran inside of, outermost first; ``order`` grows with the forward.
-    """
-
-    path: str
-    input: Expression | None
-    tensor: torch.Tensor
-    inside: tuple[str, ...] = ()
-    order: int = 0
-    norm: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Opaque:
-    """A tensor of unknown origin, or a buffer or parameter of the block under its name."""
-
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True, eq=False)
-class Sum:
-    left: Expression
-    right: Expression
-    tensor: torch.Tensor
-    order: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Product:
-    of: Expression
-    factor: Expression
-    tensor: torch.Tensor
-
-
-Expression = Stream | Leaf | Opaque | Sum | Product
+CHOOSES = frozenset({"topk", "max", "argmax", "one_hot", "grouped_mm"})
+ACTIVATES = frozenset(
+    "silu gelu relu relu6 elu celu selu mish sigmoid logsigmoid tanh erf softplus hardswish hardtanh leaky_relu".split()
+)
+LOOKS_UP = frozenset({"embedding"})
 
 
 @dataclass
@@ -77,13 +50,14 @@ class BlockTrace:
 
     output: Expression | None = None
     entered: dict[str, Expression | None] = field(default_factory=dict)
-    """Submodule path -> the expression of what it was called with."""
+    """Submodule path -> the expression of what it was called with, of its tensors the first that the stream made."""
     calls: dict[str, tuple[torch.nn.Module, tuple[Any, ...], dict[str, Any]]] = field(default_factory=dict)
     """Submodule path -> the module and what it was called with."""
     functions: dict[str, set[str]] = field(default_factory=dict)
     """Submodule path -> functions called inside it, of those that tell what kind of module it is."""
     returns: str = "tensor"
     """How the block returns its stream: `tensor`, or `tuple` with it first."""
+    done: bool = False
 
 
 class Symbols(TorchFunctionMode):
@@ -99,8 +73,9 @@ class Symbols(TorchFunctionMode):
         self._of: dict[int, Expression] = {}
         self._alive: list[torch.Tensor] = []
         self._inside: list[str] = []
+        self._inputs: list[tuple[Expression, ...]] = []
         self._current: BlockTrace | None = None
-        self._named: dict[int, tuple[str, str]] = {}
+        self._named: dict[int, Opaque] = {}
         self._handles: list[Any] = []
         self._norms: dict[torch.nn.Module, bool] = {}
 
@@ -117,18 +92,21 @@ class Symbols(TorchFunctionMode):
 
     def _watch(self, block: torch.nn.Module, trace: BlockTrace) -> None:
         def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if trace.done:
+                return
             self._of.clear()
             self._alive.clear()
             self._current = trace
-            self._named = {id(p): (n, "parameter") for n, p in block.named_parameters()}
-            self._named |= {id(b): (n, "buffer") for n, b in block.named_buffers()}
+            self._named = {id(p): Opaque(n, "parameter") for n, p in block.named_parameters()}
+            self._named |= {id(b): Opaque(n, "buffer") for n, b in block.named_buffers()}
             self._name(first_tensor([*args, *kwargs.values()]), Stream())
 
         def leave(_: torch.nn.Module, __: Any, output: Any) -> None:
-            tensor = first_tensor(output)
-            trace.output = self._of.get(id(tensor))
-            trace.returns = "tensor" if isinstance(output, torch.Tensor) else "tuple"
-            self._current = None
+            if self._current is trace:
+                trace.output = self._of.get(id(first_tensor(output)))
+                trace.returns = "tensor" if isinstance(output, torch.Tensor) else "tuple"
+                trace.done = True
+                self._current = None
 
         self._handles.append(block.register_forward_pre_hook(enter, with_kwargs=True))
         self._handles.append(block.register_forward_hook(leave))
@@ -139,43 +117,56 @@ class Symbols(TorchFunctionMode):
     def _watch_inner(self, path: str, module: torch.nn.Module, trace: BlockTrace) -> None:
         def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if self._current is trace:
+                given = [self._of.get(id(tensor)) for _, tensor in tensors([*args, *kwargs.values()])]
+                known = tuple(each for each in given if each is not None)
                 self._inside.append(path)
-                tensor = first_tensor([*args, *kwargs.values()])
-                trace.entered[path] = self._of.get(id(tensor))
+                self._inputs.append(known)
+                trace.entered[path] = next((each for each in known if depends(each)), None)
                 trace.calls[path] = (module, args, kwargs)
 
         def leave(_: torch.nn.Module, __: Any, output: Any) -> None:
             if self._current is trace:
                 self._inside.pop()
-                tensor = first_tensor(output)
-                if tensor is not None and not self._adds_to_the_stream(tensor, trace.entered[path]):
-                    leaf = Leaf(
-                        path,
-                        trace.entered[path],
-                        tensor.detach().clone(),
-                        tuple(self._inside),
-                        len(self._alive),
-                        self._is_norm(module, tensor.shape[-1]),
-                    )
-                    self._name(tensor, leaf)
+                self._returned(path, module, self._inputs.pop(), list(tensors(output)))
 
         self._handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
         self._handles.append(module.register_forward_hook(leave))
 
-    def _is_norm(self, module: torch.nn.Module, width: int) -> bool:
+    def _is_norm(self, module: torch.nn.Module, returned: torch.Tensor) -> bool:
         if module not in self._norms:
             current, self._current = self._current, None
-            self._norms[module] = is_norm(module, width)
+            self._norms[module] = returned.ndim > 1 and is_norm(module, returned.shape[-1])
             self._current = current
         return self._norms[module]
 
-    def _adds_to_the_stream(self, output: torch.Tensor, entered: Expression | None) -> bool:
-        """Whether a module added to the stream inside: its output is then the sum, and no term of its own."""
-        made = _unscaled(self._of.get(id(output)))
-        return isinstance(made, Sum) and contains_stream(made) and made is not _unscaled(entered)
+    def _returned(
+        self,
+        path: str,
+        module: torch.nn.Module,
+        inputs: tuple[Expression, ...],
+        outputs: list[tuple[Element, torch.Tensor]],
+    ) -> None:
+        """Name what a module returned as leaves, except what it was given, or holds as a parameter; a module that adds
+        to the stream inside is looked into, and names nothing.
+        """
+        norm = bool(outputs) and self._is_norm(module, outputs[0][1])
+        if not norm and any(self._adds_to_the_stream(tensor, inputs) for _, tensor in outputs):
+            return
+        for place, (element, tensor) in enumerate(outputs):
+            passed_on = any(self._of.get(id(tensor)) is given for given in inputs)
+            if id(tensor) not in self._named and (norm or not passed_on):
+                kept = tensor.detach().clone() if place == 0 else tensor
+                order = len(self._alive) + 1
+                self._name(tensor, Leaf(path, element, inputs, kept, tuple(self._inside), order, norm))
+
+    def _adds_to_the_stream(self, returned: torch.Tensor, inputs: tuple[Expression, ...]) -> bool:
+        """Whether a module made a sum with the stream inside."""
+        bare = unscaled(self._of.get(id(returned)))
+        return isinstance(bare, Sum) and contains_stream(bare) and all(bare is not unscaled(given) for given in inputs)
 
     def _name(self, tensor: torch.Tensor | None, expression: Expression) -> None:
         if tensor is not None:
+            depends(expression), carries_stream(expression), contains_stream(expression)  # known from the parts up
             self._of[id(tensor)] = expression
             self._alive.append(tensor)  # an id is unique among living objects only
 
@@ -184,91 +175,119 @@ class Symbols(TorchFunctionMode):
         if self._current is None:
             return out
         name = getattr(func, "__name__", "")
-        told = name if name in CHOOSES else "weighs" if name in WEIGHS else None
-        if told == "weighs" and isinstance(out, torch.Tensor) and out.ndim == 4:
-            told = "attends"
-        if told is not None:
-            for path in self._inside:
-                self._current.functions.setdefault(path, set()).add(told)
-        if isinstance(out, torch.Tensor) and args:
-            self._carry(name, out, args)
+        self._tell(name, out)
+        if name == "__setitem__":
+            self._assign(args)
+        elif isinstance(out, torch.Tensor):
+            self._carry(name, out, args, kwargs or {})
+        elif isinstance(out, (tuple, list)):
+            for place, each in enumerate(out):
+                if isinstance(each, torch.Tensor):
+                    self._make(f"{name}[{place}]", each, args, kwargs or {})
         return out
 
-    def _carry(self, name: str, out: torch.Tensor, args: tuple[Any, ...]) -> None:
-        kind = name.strip("_").removeprefix("r").removeprefix("i")
-        if name in SHAPE_ONLY:
-            known = self._of.get(id(args[0]))
+    def _tell(self, name: str, out: Any) -> None:
+        """Note a function that tells what kind of module called it, on all modules that are running."""
+        bare = name.strip("_")
+        told = bare if bare in CHOOSES else None
+        if bare in WEIGHS:
+            told = "attends" if isinstance(out, torch.Tensor) and out.ndim == 4 else "weighs"
+        elif bare in ACTIVATES:
+            told = "activates"
+        elif bare in LOOKS_UP:
+            told = "looks up"
+        if told is not None and self._current is not None:
+            for path in self._inside:
+                self._current.functions.setdefault(path, set()).add(told)
+
+    def _carry(self, name: str, out: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if name in SHAPE_ONLY and args:
+            known = self._known(args[0])
             if known is not None:
                 self._name(out, known)
-        elif kind in ("add", "mul") and len(args) >= 2:
-            left, right = self._operand(args[0]), self._operand(args[1])
-            if isinstance(left, Opaque) and isinstance(right, Opaque):
-                return
-            kept = out.detach().clone()
-            if kind == "add":
-                self._name(out, Sum(left, right, kept, len(self._alive)))
-            elif isinstance(left, Opaque):
-                self._name(out, Product(right, left, kept))
+            return
+        kind, reversed_ = arithmetic(name)
+        plain = len(args) >= 2 and "alpha" not in kwargs and "rounding_mode" not in kwargs
+        if kind in SUMS and plain:
+            left, right = args[:2]
+            self._add(kind, out, *((right, left) if reversed_ else (left, right)))
+        elif kind in ("mul", "multiply") and plain:
+            self._multiply(out, *args[:2])
+        elif kind in ("div", "truediv") and plain and not reversed_ and isinstance(args[1], (int, float)):
+            self._multiply(out, args[0], 1 / args[1])
+        elif name in SPREADS:
+            self._spread(out, args[0])
+        elif name in PERMUTES:
+            self._make("permute", out, args[:1], {}, detail=axes(args[0], name, args[1:], kwargs))
+        elif name == "__getitem__":
+            index = args[1]
+            if out.numel() == args[0].numel() and not any(True for _ in tensors([index])):
+                self._carry("view", out, args, {})
             else:
-                self._name(out, Product(left, right, kept))
+                self._make("select", out, args[:1], {}, detail=index if isinstance(index, (int, slice)) else None)
+        elif name in ("matmul", "__matmul__", "bmm"):
+            carried = [carries_stream(self._of.get(id(each))) for each in args[:2]]
+            matrix = next((args[1 - place] for place in (0, 1) if carried[place]), None)
+            self._make("matmul", out, args[:2], {}, used=matrix)
+        else:
+            self._make(name, out, args, kwargs)
+
+    def _make(
+        self, name: str, out: torch.Tensor, args: Any, kwargs: dict[str, Any], detail: object = None, used: Any = None
+    ) -> None:
+        operands = [self._known(tensor) for _, tensor in tensors([*args, *kwargs.values()])]
+        numbers = [value for value in args if isinstance(value, (int, float))] if len(args) == 2 else []
+        if any(operand is not None for operand in operands):
+            made = [operand or Opaque("?", "tensor") for operand in operands]
+            made += [self._operand(number) for number in numbers if not isinstance(number, bool)]
+            self._name(out, Made(name, tuple(made), detail, used, len(self._alive) + 1))
+
+    def _add(self, kind: str, out: torch.Tensor, left_value: Any, right_value: Any) -> None:
+        left, right = self._operand(left_value), self._operand(right_value)
+        if isinstance(left, Opaque) and isinstance(right, Opaque):
+            return self._make(kind, out, (left_value, right_value), {})
+        order = len(self._alive) + 1
+        if kind != "add":
+            right = Product(right, Opaque("-1", "constant"), order=order)
+        self._name(out, Sum(left, right, order))
+        return None
+
+    def _multiply(self, out: torch.Tensor, left_value: Any, right_value: Any) -> None:
+        left, right = self._operand(left_value), self._operand(right_value)
+        if isinstance(left, Opaque) and isinstance(right, Opaque):
+            return self._make("mul", out, (left_value, right_value), {})
+        if is_factor(left, left_value, right, right_value):
+            left, left_value, right, right_value = right, right_value, left, left_value
+        axis = spread_axis(left_value, out)
+        if isinstance(left, Made) and left.operation == "spread":
+            left, axis = left.operands[0], -out.ndim
+        small = isinstance(right_value, torch.Tensor) and right_value.numel() < out.numel()
+        kept = isinstance(right_value, torch.Tensor) and (small or carries_stream(left) or not self._inside)
+        used = right_value if kept and not isinstance(right, Opaque) else None
+        self._name(out, Product(left, right, used, axis, len(self._alive) + 1))
+        return None
+
+    def _spread(self, out: torch.Tensor, value: Any) -> None:
+        known = self._known(value)
+        if isinstance(known, Opaque) or (known is not None and out.shape == value.shape):
+            self._name(out, known)
+        elif known is not None:
+            self._name(out, Made("spread", (known,), order=len(self._alive) + 1))
+
+    def _assign(self, args: tuple[Any, ...]) -> None:
+        base, index, value = args[:3]
+        known = self._of.get(id(base))
+        if known is not None:
+            order = len(self._alive) + 1
+            self._name(base, Made("assign", (known, self._operand(value)), index, order=order))
+
+    def _known(self, value: Any) -> Expression | None:
+        return self._of.get(id(value)) or self._named.get(id(value))
 
     def _operand(self, value: Any) -> Expression:
         if not isinstance(value, torch.Tensor):
             return Opaque(f"{value:g}" if isinstance(value, (int, float)) else "?", "constant")
-        known = self._of.get(id(value))
-        if known is not None:
-            return known
-        name, kind = self._named.get(id(value), ("?", "tensor"))
-        return Opaque(name, kind)
+        return self._known(value) or Opaque("?", "tensor")
 
 
-def first_tensor(value: Any) -> torch.Tensor | None:
-    """The first tensor of a forward's arguments or return value."""
-    if isinstance(value, torch.Tensor):
-        return value
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        return next((found for item in value[:1] if (found := first_tensor(item)) is not None), None)
-    return None
-
-
-def _unscaled(expression: Expression | None) -> Expression | None:
-    while isinstance(expression, Product):
-        expression = expression.of
-    return expression
-
-
-def contains_stream(expression: Expression | None) -> bool:
-    """Whether ``expression`` is a point of the residual stream: the block's input, or a sum that has it as a term."""
-    match expression:
-        case Stream():
-            return True
-        case Sum():
-            return contains_stream(expression.left) or contains_stream(expression.right)
-        case Product():
-            return contains_stream(expression.of)
-        case _:
-            return False
-
-
-def carries_stream(expression: Expression | None) -> bool:
-    """Whether ``expression`` is the stream, a sum with it, or a norm of either."""
-    match expression:
-        case Leaf():
-            return expression.norm and carries_stream(expression.input)
-        case Sum():
-            return carries_stream(expression.left) or carries_stream(expression.right)
-        case Product():
-            return carries_stream(expression.of)
-        case _:
-            return isinstance(expression, Stream)
-
-
-def terms(expression: Expression) -> Iterator[Expression]:
-    """The terms of nested sums, in the order they were added."""
-    if isinstance(expression, Sum):
-        yield from terms(expression.left)
-        yield from terms(expression.right)
-    else:
-        yield expression
+__all__ = ["BlockTrace", "Symbols", "first_tensor"]

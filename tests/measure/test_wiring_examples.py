@@ -11,6 +11,7 @@ import pytest
 from probe.checkpoints import factory
 from probe.checkpoints.factory.check import stack
 from probe.measure.anatomy import BlockAnatomy, derive
+from probe.measure.sums import text
 
 Sublayer = tuple[str, str, str]
 
@@ -41,8 +42,6 @@ DIFFERENT: dict[str, tuple[set[Sublayer], set[Sublayer], str]] = {
 }
 """Family -> (found beyond the table, in the table and not found, why)."""
 
-NOT_DERIVED = {"deepseek_v4": "its stream has several lanes, and the block returns no sum that has its input as a term"}
-
 
 def _table() -> tuple[dict[str, str], dict[str, set[Sublayer]]]:
     topology: dict[str, str] = {}
@@ -67,7 +66,7 @@ def _anatomy(model_type: str) -> list[BlockAnatomy]:
     return found
 
 
-@pytest.mark.parametrize("model_type", sorted(set(TOPOLOGY) - set(NOT_DERIVED)))
+@pytest.mark.parametrize("model_type", sorted(TOPOLOGY))
 def test_the_derived_wiring_is_the_tables(model_type: str) -> None:
     anatomy = _anatomy(model_type)
     names = STANDARD_NAMES.get(model_type, {})
@@ -81,9 +80,7 @@ def test_the_derived_wiring_is_the_tables(model_type: str) -> None:
     assert {block.topology for block in anatomy} == {TOPOLOGY[model_type]}
 
 
-def test_what_is_not_derived_says_so() -> None:
-    from probe.measure.anatomy import Underivable
-
-    for model_type in NOT_DERIVED:
-        with pytest.raises(Underivable, match="no.* sum that has its input as a term|does not return a sum"):
-            _anatomy(model_type)
+def test_several_lanes_are_mixed_and_written_to() -> None:
+    """The table gives this identity in words."""
+    written = {text(block.tree, "x", ["attention", "mlp"]) for block in _anatomy("deepseek_v4")}
+    assert written == {"mlp_combᵀ · (attention_combᵀ · x + attention_post ⊗ attention) + mlp_post ⊗ mlp"}
