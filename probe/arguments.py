@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from probe import refresh, registry
+from probe import jobs, registry
 
 
 class Parser(argparse.ArgumentParser):
@@ -50,8 +50,8 @@ def add_load_options(parser: Parser) -> None:
     parser.add_argument("--offline", action="store_true", help="never reach for the network")
 
 
-def load_options(found: argparse.Namespace) -> refresh.Options:
+def load_options(found: argparse.Namespace) -> jobs.Options:
     """What `add_load_options` read, put into effect for libraries that are imported later."""
-    options = refresh.Options(dtype=found.dtype, device=found.device, attn=found.attn, offline=found.offline)
-    refresh.prepare(options, getattr(found, "workers", 1))
+    options = jobs.Options(dtype=found.dtype, device=found.device, attn=found.attn, offline=found.offline)
+    jobs.prepare(options, getattr(found, "workers", 1))
     return options

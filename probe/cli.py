@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probe import refresh, registry, show, store
+from probe import installed, jobs, refresh, registry, show, store
 from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.errors import ProbeError
 
@@ -22,6 +22,9 @@ commands:
   python -m probe schema                 write the records' JSON schema
 
 `python -m probe COMMAND --help` tells more. `scripts/site` builds the pages from the records."""
+
+_FEW = 8
+"""So many families that are current get a line each."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +56,7 @@ def _words(error: Exception) -> str:
 
 
 def _complain(sentence: str, trace: str, debug: bool, hint: bool = False) -> None:
-    if debug:
+    if debug and trace:
         print(trace.rstrip(), file=sys.stderr)
     elif hint:
         sentence += " (--debug shows the traceback)"
@@ -76,11 +79,17 @@ def _probe(given: list[str]) -> int:
     parser.add_argument(
         "--workers", type=whole(1, "a number of workers"), default=1, metavar="N", help="processes (default: 1)"
     )
+    parser.add_argument(
+        "--limit",
+        type=whole(1, "a time in seconds"),
+        metavar="SECONDS",
+        help=f"time for one twin or build, where several families are probed (default: {jobs.LIMIT:.0f})",
+    )
     if not given:
         parser.print_help()
         return 0
     found = parser.read(given)
-    names = registry.names() if found.all else list(dict.fromkeys(found.families))
+    names = sorted({*registry.names(), *installed.unlisted()}) if found.all else list(dict.fromkeys(found.families))
     if found.all and (found.families or found.checkpoint):
         parser.error("--all takes no family and no --checkpoint")
     if found.checkpoint and len(names) > 1:
@@ -99,61 +108,88 @@ def _probe(given: list[str]) -> int:
             registry.get(name)
         plans = [refresh.single(found.checkpoint, names[0] if names else None, options)]
     else:
-        plans = [refresh.plan(name, options, found.force) for name in names]
-    return (_print if found.json else _write)(plans, options, found)
+        plans = refresh.plans(names, options, found.force)
+    crew = jobs.Crew(found.workers, found.limit, len(plans) > 1 or found.workers > 1 or found.limit is not None)
+    return (_print if found.json else _write)(plans, options, crew, found)
 
 
-def _print(plans: list[refresh.Plan], options: refresh.Options, found: argparse.Namespace) -> int:
-    records: list[Any] = []
-    failed: list[refresh.Outcome] = []
-    for ready in plans:
-        refresh.find_jobs(ready)
-    for ready, outcomes in refresh.run(plans, options, found.workers):
-        failed += [outcome for outcome in outcomes if outcome.text is None]
-        texts = {outcome.job.checkpoint: outcome.text for outcome in outcomes if outcome.text is not None}
-        found_here = {checkpoint: json.loads(text) for checkpoint, text in texts.items()}
+def _print(plans: list[refresh.Plan], options: jobs.Options, crew: jobs.Crew, found: argparse.Namespace) -> int:
+    failed = _find_jobs(plans)
+    records: dict[str, list[Any]] = {}
+    for ready, outcomes in refresh.run([ready for ready in plans if ready.family not in failed], options, crew):
+        if wrong := [outcome for outcome in outcomes if outcome.text is None]:
+            failed[ready.family] = wrong
+            continue
+        found_here = {outcome.job.checkpoint: json.loads(outcome.text or "") for outcome in outcomes}
         for checkpoint in ready.kept:
             found_here[checkpoint] = store.read_json(store.record_path(ready.family, checkpoint))
-        records += [found_here[checkpoint] for checkpoint in sorted(found_here)]
-    _failures(failed, found.debug)
+        records[ready.family] = [found_here[checkpoint] for checkpoint in sorted(found_here)]
     if not failed:
-        sys.stdout.write(store.canonical(records[0] if found.checkpoint else records))
-    return max((outcome.status for outcome in failed), default=0)
+        every = [record for ready in plans for record in records[ready.family]]
+        sys.stdout.write(store.canonical(every[0] if found.checkpoint else every))
+    return _report(failed, len(plans), found.debug)
 
 
-def _write(plans: list[refresh.Plan], options: refresh.Options, found: argparse.Namespace) -> int:
-    status = 0
+def _write(plans: list[refresh.Plan], options: jobs.Options, crew: jobs.Crew, found: argparse.Namespace) -> int:
     for ready in plans:
         store.clean(store.records_dir() / ready.family)
-        refresh.find_jobs(ready)
-        if ready.current:
+    failed = _find_jobs(plans)
+    current = [ready for ready in plans if ready.current]
+    if len(current) > _FEW:
+        kept = sum(len(ready.kept) for ready in current)
+        print(f"{_count(len(current), 'family')}: {_count(kept, 'record')} current; --force probes again.")
+    else:
+        for ready in current:
             print(f"{ready.family}: {_count(len(ready.kept), 'record')} current; --force probes again.")
+    for ready in plans:
         for checkpoint in ready.spared:
             print(f"{ready.family}: the record of {checkpoint} is of real weights, not installed here; kept.")
-    waiting = [ready for ready in plans if not ready.current]
+    waiting = [ready for ready in plans if not ready.current and ready.family not in failed]
     refresh.require_folders(waiting)
-    for ready, outcomes in refresh.run(waiting, options, found.workers) if waiting else ():
-        failed = [outcome for outcome in outcomes if outcome.text is None]
-        if failed:
-            _failures(failed, found.debug)
-            print(f"{ready.family}: nothing was written; its records are as they were.", file=sys.stderr)
-            status = max(status, *(outcome.status for outcome in failed))
+    for ready, outcomes in refresh.run(waiting, options, crew) if waiting else ():
+        if wrong := [outcome for outcome in outcomes if outcome.text is None]:
+            failed[ready.family] = wrong
             continue
         changed = refresh.keep(ready, outcomes, options)
         probed, written = _count(len(outcomes), "checkpoint"), _count(len(changed), "record")
         print(f"{ready.family}: {probed} probed, {written} changed.")
         for checkpoint in changed:
             print(f"  {store.record_path(ready.family, checkpoint)}")
-    if waiting and not status:
+    if waiting and not failed:
         print("`scripts/site --no-probe` shows the pages.")
-    return status
+    return _report(failed, len(plans), found.debug)
 
 
-def _failures(failed: list[refresh.Outcome], debug: bool) -> None:
-    for outcome in failed:
-        unexpected = outcome.status == 1
-        _complain(f"{outcome.job.label}: {outcome.message}", outcome.trace, debug, hint=unexpected)
+def _find_jobs(plans: list[refresh.Plan]) -> dict[str, list[jobs.Outcome]]:
+    """Fill in the plans' jobs; of several families, what is wrong with one is told with what goes wrong later."""
+    failed: dict[str, list[jobs.Outcome]] = {}
+    for ready in plans:
+        try:
+            refresh.find_jobs(ready)
+        except ProbeError as error:
+            if len(plans) == 1:
+                raise
+            none = jobs.Job(ready.family, "no checkpoint", None)
+            failed[ready.family] = [jobs.Outcome(none, message=str(error), status=error.status)]
+    return failed
+
+
+def _report(failed: dict[str, list[jobs.Outcome]], asked: int, debug: bool) -> int:
+    """Tell what failed, a line for each checkpoint of one family, for each family of several; return the status."""
+    for outcomes in failed.values():
+        for outcome in outcomes if asked == 1 else outcomes[:1]:
+            others = (
+                "" if asked == 1 or len(outcomes) == 1 else f" ({len(outcomes) - 1} more of its checkpoints failed)"
+            )
+            sentence = f"{outcome.job.label}: {outcome.message}{others}"
+            _complain(sentence, outcome.trace, debug, hint=outcome.status == 1 and bool(outcome.trace))
+    if failed and asked == 1:
+        print(f"{next(iter(failed))}: nothing was written; its records are as they were.", file=sys.stderr)
+    elif failed:
+        print(f"{len(failed)} of {asked} families failed; their records are as they were.", file=sys.stderr)
+    return max((outcome.status for outcomes in failed.values() for outcome in outcomes), default=0)
 
 
 def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+    plural = f"{word.removesuffix('y')}ies" if word.endswith("y") else f"{word}s"
+    return f"{number} {word if number == 1 else plural}"

@@ -31,11 +31,12 @@ _LIGHT = {
     "cli.py",
     "fingerprint.py",
     "installed.py",
+    "jobs.py",
     "progress.py",
     "refresh.py",
     "render",
     "show.py",
-    "workers.py",
+    "workers",
 }
 
 

@@ -7,7 +7,7 @@ import math
 import sys
 from typing import Any
 
-from probe import refresh, registry, store
+from probe import jobs, registry, store
 from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.errors import ProbeError
 from probe.progress import Bar
@@ -35,15 +35,15 @@ def read(given: list[str]) -> int:
         raise ProbeError(f"No record of {found.family} has a value {found.value!r}{near}.")
 
     options = load_options(found)
-    checkpoints = refresh.heavy("probe.checkpoints")
+    checkpoints = jobs.heavy("probe.checkpoints")
     with Bar(1, "loading the libraries") as bar:
         if found.checkpoint:
             target = checkpoints.resolve(found.checkpoint, found.family, offline=options.offline)
         else:
             target = checkpoints.targets(found.family)[0]
-        refresh.set_threads(target.kind)
+        jobs.set_threads(target.kind)
         bar.starts(f"reading {found.value} on {target.id}")
-        reading = refresh.heavy("probe.measure").read_value(
+        reading = jobs.heavy("probe.measure").read_value(
             target,
             found.value,
             layer=found.layer,

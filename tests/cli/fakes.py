@@ -2,12 +2,14 @@
 
 The faults are asked for through the environment, so that they also reach subprocesses: ``FAKE_LOG`` names the file
 that gets a line for each probe, ``FAKE_FAULT`` is ``CHECKPOINT=KIND`` with KIND one of ``mistake``, ``bug``,
-``sleep``, ``death``, and ``FAKE_MARK`` is written into every record.
+``nap``, ``sleep``, ``death``, ``crash``, ``hog``, ``FAKE_MARK`` is written into every record, and ``FAKE_NEW`` names
+the decoders that the stand-in for transformers' list of classes has.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import types
@@ -62,7 +64,10 @@ def install(folder: Path) -> None:
     measure: Any = types.ModuleType("probe.measure")
     measure.probe_target = probe_target
     measure.read_value = read_value
+    factory: Any = types.ModuleType("probe.checkpoints.factory")
+    factory.classes = lambda: dict.fromkeys(os.environ.get("FAKE_NEW", "").split(), "NewForCausalLM")
     sys.modules["probe.checkpoints"] = checkpoints
+    sys.modules["probe.checkpoints.factory"] = factory
     sys.modules["probe.measure"] = measure
 
 
@@ -87,10 +92,17 @@ def probe_target(target: Target, *, progress: Any, **options: Any) -> schema.Rec
             raise ProbeError("The two readings differ.", status=3)
         if fault == "bug":
             raise ZeroDivisionError("a bug\nof two lines")
+        if fault == "nap":
+            time.sleep(2)
         if fault == "sleep":
             time.sleep(60)
         if fault == "death":
             os._exit(9)
+        if fault == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if fault == "hog":
+            held = [bytes(1 << 30) for _ in range(1 << 14)]
+            raise AssertionError(f"{len(held)} GiB were given")
     return record(target, options)
 
 

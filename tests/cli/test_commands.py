@@ -81,7 +81,7 @@ def test_list_into_a_closed_pipe_is_quiet() -> None:
 
 def test_every_family_can_be_read() -> None:
     for family in registry.families():
-        assert family.doc and family.title and family.twins, family.name
+        assert family.title and family.twins and bool(family.doc) == bool(family.path), family.name
         assert len(set(family.checkpoints)) == len(family.checkpoints)
 
 

@@ -22,14 +22,14 @@ FILES = {f"{family}/{stem}.json" for family in ("alpha_text", "beta_text") for s
 
 
 def test_all_families_are_written(world: World) -> None:
-    assert world.run("--all").status == 0
+    assert world.finish("--all").status == 0
     assert set(world.records()) == FILES
     for path in store.record_files("alpha_text"):
         assert store.canonical(store.read_record(path).as_json()).encode() == path.read_bytes()
 
 
 def test_options_may_stand_between_families_and_reach_the_probe(world: World) -> None:
-    result = world.run("alpha_text", "--dtype", "bfloat16", "beta_text", "--attn", "eager")
+    result = world.finish("alpha_text", "--dtype", "bfloat16", "beta_text", "--attn", "eager")
     assert result.status == 0
     record = json.loads(world.records()["beta_text/tiny.json"])["checkpoint"]
     assert (record["dtype"], record["attn"]) == ("bfloat16", "eager")
@@ -66,8 +66,18 @@ def test_json_of_current_records_is_the_same_without_probing(world: World) -> No
     assert world.probed() == []
 
 
+FAULTS = [
+    ("mistake", 3, "two readings"),
+    ("bug", 1, "ZeroDivisionError: a bug of two lines"),
+    ("death", 1, "its process ended with status 9"),
+    ("crash", 1, "its process crashed (SIGSEGV)"),
+    ("sleep", 1, "it ran longer than 1 s; `--limit SECONDS` gives it longer"),
+    ("hog", 1, "it ran out of memory"),
+]
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize(("fault", "status", "sentence"), [("mistake", 3, "two readings"), ("bug", 1, "ZeroDivision")])
+@pytest.mark.parametrize(("fault", "status", "sentence"), FAULTS, ids=[fault for fault, _, _ in FAULTS])
 def test_a_failed_checkpoint_keeps_its_family_and_lets_others_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch, fault: str, status: int, sentence: str, workers: str
 ) -> None:
@@ -75,14 +85,65 @@ def test_a_failed_checkpoint_keeps_its_family_and_lets_others_go_on(
     before = world.records()
     monkeypatch.setenv("FAKE_FAULT", f"org/alpha_text-big={fault}")
     monkeypatch.setenv("FAKE_MARK", "changed")
-    process = world.start("alpha_text", "beta_text", "--force", "--workers", workers)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == status
-    assert sentence in err and "alpha_text-big failed (" in err and "Traceback" not in err
+    result = world.finish("alpha_text", "beta_text", "--force", "--workers", workers, "--limit", "1")
+    assert result.status == status
+    *_, told, last = result.err.splitlines()
+    assert told.startswith("alpha_text · org/alpha_text-big:") and sentence in told
+    assert last == "1 of 2 families failed; their records are as they were."
+    assert "alpha_text-big failed (" in result.err and "Traceback" not in result.err
     after = world.records()
     assert {name: content for name, content in after.items() if name.startswith("alpha")} == before
     assert set(after) == FILES
-    assert "alpha_text" not in out
+    assert "alpha_text" not in result.out and "beta_text: 3 checkpoints probed" in result.out
+
+
+def test_the_rest_of_a_family_is_not_run_after_a_crash_and_told_in_one_line(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "tiny=death")
+    result = world.finish("--all")
+    assert world.probed() == ["alpha_text tiny", "beta_text tiny"]
+    told = result.err.splitlines()[-3:]
+    assert [line.partition(" ended with status 9.")[2] for line in told[:2]] == [
+        " (2 more of its checkpoints failed)"
+    ] * 2
+    assert told[2] == "2 of 2 families failed; their records are as they were."
+
+
+@pytest.mark.parametrize(("fault", "where"), [("crash", "fakes.py"), ("sleep", "fakes.py")])
+def test_debug_shows_where_a_process_crashed_or_hung(
+    world: World, monkeypatch: pytest.MonkeyPatch, fault: str, where: str
+) -> None:
+    monkeypatch.setenv("FAKE_FAULT", f"tiny-two={fault}")
+    plain = world.finish("alpha_text", "--limit", "1")
+    assert plain.status == 1 and where not in plain.err and "--debug" in plain.err
+    shown = world.finish("alpha_text", "--limit", "1", "--debug").err
+    assert f'{where}", line' in shown and "in probe_target" in shown
+
+
+def test_real_weights_take_what_they_need(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "org/new=nap")
+    assert world.finish("--checkpoint", "org/new", "--limit", "1").status == 0
+    assert set(world.records()) == {"beta_text/org--new.json"}
+
+
+def test_a_decoder_that_is_newer_than_the_table_is_probed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NEW", "alpha_text new_text")
+    assert world.run("new_text").status == 0
+    assert world.probed()[0] == "new_text tiny"
+    assert world.finish("--all").status == 0
+    assert {line.split()[0] for line in world.probed()} == {"alpha_text", "beta_text"}
+    assert "new_text: 3 records current" in world.finish("--all").out
+
+
+def test_what_transformers_has_is_asked_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_NEW", "new_text")
+    assert world.run("new_text", "--checkpoint", "tiny").status == 0
+    monkeypatch.delenv("FAKE_NEW")
+    assert "no family 'newer_text'" in world.run("newer_text").err
+    assert world.run("new_text", "--checkpoint", "tiny").status == 0
+    (world.folder / "cache" / "decoders.json").write_text("spoilt")
+    assert "no family 'new_text'" in world.run("new_text").err
 
 
 def test_debug_shows_the_traceback(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +151,6 @@ def test_debug_shows_the_traceback(world: World, monkeypatch: pytest.MonkeyPatch
     plain, debug = world.run("alpha_text"), world.run("alpha_text", "--debug")
     assert "Traceback" not in plain.err and "--debug" in plain.err
     assert "Traceback" in debug.err and "ZeroDivisionError" in debug.err
-
-
-def test_a_dead_worker_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_FAULT", "tiny-two=death")
-    process = world.start("alpha_text", "--workers", "2")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2 and "worker" in err and "Traceback" not in err
-    assert world.records() == {}
 
 
 def _interrupt(pid: int) -> None:
@@ -175,6 +228,7 @@ def test_unchanged_records_are_not_rewritten(world: World) -> None:
         (["alpha_text", "beta_text", "--checkpoint", "x"], "one family at most"),
         (["alpha_text", "--frce"], "nearest: --force"),
         (["alpha_text", "--workers", "0"], "a whole number from 1"),
+        (["alpha_text", "--limit", "0"], "a time in seconds"),
         (["alpha_text", "--dtype", "int8"], "'float32'"),
         (["read", "alpha_text"], "VALUE"),
         (["read", "alpha_text", "x", "--layer", "-1"], "a whole number from 0"),
