@@ -192,7 +192,8 @@ def _probe(job: Job, options: Options, progress: Progress = silent) -> Outcome:
     except ProbeError as error:
         return Outcome(job, message=str(error), status=error.status, trace=traceback.format_exc())
     except MemoryError:
-        return Outcome(job, message="it ran out of memory; fewer --workers leave it more.", status=1, trace=traceback.format_exc())
+        said = "it ran out of memory; fewer --workers leave it more."
+        return Outcome(job, message=said, status=1, trace=traceback.format_exc())
     except Exception as error:
         return Outcome(job, message=_words(error), status=1, trace=traceback.format_exc())
 

@@ -1,28 +1,38 @@
-"""The family module's own words for a record: title, docstring, declared constants, and the list of checkpoints."""
+"""What no run shows of a family, for a record: title, its module's docstring and constants, and the list of checkpoints.
+
+A family without a module has a title and a list, and no words of its own.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
 from types import ModuleType
+from typing import Any
 
-from .. import store
+from .. import registry, store
 from ..checkpoints import Target, missing, targets
 from ..schema import About, Declared, ListedCheckpoint
 
 NOT_SHOWN = frozenset({"TITLE", "CHECKPOINTS", "TWINS"})
 
 
-def about(family: ModuleType, name: str, subtitle: str) -> About:
-    """What the page shows of a family module."""
-    source = inspect.getsource(family)
+def about(family: Any, name: str, subtitle: str) -> About:
+    """What the page shows of a family.
+
+    Args:
+        family: its module; of a family without one, what stands in for it, of which nothing is shown.
+        name: the family's name.
+    """
+    known = registry.get(name)
+    module = family if isinstance(family, ModuleType) else None
     return About(
-        title=family.TITLE,
+        title=known.title,
         subtitle=subtitle,
-        module=family.__name__,
-        doc=inspect.getdoc(family) or "",
-        declared=_declared(source),
-        checkpoints=listed(name, family.CHECKPOINTS),
+        module=module.__name__ if module else "",
+        doc=(inspect.getdoc(module) or "") if module else "",
+        declared=_declared(inspect.getsource(module)) if module else [],
+        checkpoints=listed(name, known.checkpoints),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from probe.checkpoints import load, real, resolve, targets
 from probe.errors import ProbeError
-from probe.measure.about import listed
+from probe.measure.about import about, listed
 from probe.measure.run import prepare
 from probe.registry import get
 from probe.standard import StandardizedTransformer
@@ -21,6 +22,16 @@ def test_a_record_of_real_weights_is_listed_as_such_where_they_are_not_installed
     kinds = {entry.id: entry.kind for entry in listed("llama", get("llama").checkpoints)}
     assert kinds["HuggingFaceTB/SmolLM2-135M-Instruct"] == "weights"
     assert kinds["HuggingFaceTB/SmolLM2-360M-Instruct"] == "config"
+
+
+def test_a_family_without_a_module_has_a_title_and_a_list_and_no_words() -> None:
+    found = about(SimpleNamespace(TITLE="x", CHECKPOINTS=(), RENAME={}), "falcon", "A subtitle.")
+    assert (found.title, found.subtitle) == ("Falcon", "A subtitle.")
+    assert (found.module, found.doc, found.declared) == ("", "", [])
+    kinds = {entry.id: entry.kind for entry in found.checkpoints}
+    assert list(kinds)[0] == "tiiuae/falcon-7b" == get("falcon").checkpoints[0]
+    assert kinds["tiiuae/falcon-7b"] == "config" and kinds["tiny-alibi"] == "tiny" and "missing" in kinds.values()
+    assert all(bool(entry.reason) == (entry.kind == "missing") for entry in found.checkpoints)
 
 
 def test_a_folder_without_a_tokenizer_runs_on_token_ids(tmp_path: Path) -> None:
