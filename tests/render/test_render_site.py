@@ -17,7 +17,7 @@ from probe.render.text import anchor
 from probe.schema import Record
 from tests.render import fixture
 from tests.render.conftest import ROOT, Site, render
-from tests.render.fixture_parts import runs
+from tests.render.fixture.printout import runs
 
 BUDGET = 120 * 1024
 DEFAULTS = {
