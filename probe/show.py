@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from probe import jobs, registry, store
@@ -99,10 +100,10 @@ def families(given: list[str]) -> int:
     found = parser.read(given)
     rows: list[dict[str, Any]] = []
     for family in registry.families():
-        have = {path.stem for path in store.record_files(family.name)}
+        have = {path.stem: store.fault(path) for path in store.record_files(family.name)}
         listed = [*family.twins, *family.checkpoints]
-        listed += sorted(have - set(map(store.file_stem, listed)))
-        checkpoints = [{"id": name, "record": store.file_stem(name) in have} for name in listed]
+        listed += sorted(set(have) - set(map(store.file_stem, listed)))
+        checkpoints = [_listed(name, have) for name in listed]
         rows.append({"family": family.name, "title": family.title, "checkpoints": checkpoints})
     if found.json:
         sys.stdout.write(store.canonical(rows))
@@ -110,9 +111,19 @@ def families(given: list[str]) -> int:
     for row in rows:
         print(f"{row['family']}  {row['title']}")
         for checkpoint in row["checkpoints"]:
-            print(f"  {'●' if checkpoint['record'] else '○'} {checkpoint['id']}")
-    print("● has a record   ○ has none here")
+            broken = checkpoint.get("fault", "")
+            mark = "✗" if broken else "●" if checkpoint["record"] else "○"
+            print(f"  {mark} {checkpoint['id']}{'   ' if broken else ''}{broken}")
+    print("● has a record   ○ has none here   ✗ has one that is broken")
     return 0
+
+
+def _listed(checkpoint: str, have: Mapping[str, str | None]) -> dict[str, Any]:
+    """A checkpoint's entry: whether it has a record that is whole, and what is wrong with one that is not."""
+    stem = store.file_stem(checkpoint)
+    fault = have.get(stem)
+    entry: dict[str, Any] = {"id": checkpoint, "record": stem in have and fault is None}
+    return entry if fault is None else entry | {"fault": fault}
 
 
 def schema(given: list[str]) -> int:

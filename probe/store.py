@@ -195,6 +195,18 @@ def _alive(pid: int) -> bool:
     return True
 
 
+def fault(path: Path) -> str | None:
+    """What is wrong with a record's file as far as its name and its text tell, one sentence; None where nothing is."""
+    try:
+        data = read_json(path)
+        of = (data["family"], file_stem(data["checkpoint"]["id"]))
+    except ProbeError as error:
+        return str(error)
+    except (KeyError, TypeError, AttributeError):
+        return f"The record {path} does not say what it is of; {_remedy(path)}"
+    return None if of == (path.parent.name, path.stem) else f"The record {path} is of {'/'.join(of)}; {_remedy(path)}"
+
+
 def is_of_weights(path: Path) -> bool:
     """Whether a record is of real weights, which say more than a build without any could."""
     try:

@@ -71,6 +71,25 @@ def test_list_marks_what_has_a_record(world: World) -> None:
     assert "alpha_text  Alpha" in lines and "  ● tiny" in lines and "  ○ tiny-two" in lines
 
 
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b'{"family": "alpha_text", "checkp', "is not JSON"),
+        (b"[]", "is not a JSON object"),
+        (b'{"family": "alpha_text"}', "does not say what it is of"),
+        (b'{"family": "alpha_text", "checkpoint": {"id": "tiny-two"}}', "is of alpha_text/tiny-two"),
+    ],
+)
+def test_list_shows_a_broken_record_as_one(world: World, content: bytes, sentence: str) -> None:
+    world.run("alpha_text")
+    (world.folder / "records" / "alpha_text" / "tiny.json").write_bytes(content)
+    tiny, two, *_ = json.loads(world.run("list", "--json").out)[0]["checkpoints"]
+    assert tiny["record"] is False and sentence in tiny["fault"] and "alpha_text --force" in tiny["fault"]
+    assert two == {"id": "tiny-two", "record": True}
+    lines = world.run("list").out.splitlines()
+    assert f"  ✗ tiny   {tiny['fault']}" in lines and "  ● tiny-two" in lines
+
+
 def test_list_into_a_closed_pipe_is_quiet() -> None:
     read, write = os.pipe()
     os.close(read)
