@@ -6,7 +6,7 @@ one another without one, a mixture chooses, a branch looks something up or has n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -50,6 +50,8 @@ class Path:
     """The points of the stream that are read."""
     steps_back: int | None = None
     """How many positions back a mixer reaches, where the term comes from one."""
+    counting: bool = True
+    """Whether modules on the way count as hosts."""
     _seen: set[int] = field(default_factory=set)
 
     def walk(self, term: Expression) -> Expression:
@@ -73,52 +75,49 @@ class Path:
             self._through(expression)
 
     def _through(self, expression: Expression) -> None:
+        counting = self.counting and self.before is None
         match expression:
             case Leaf():
                 self._module(expression)
             case Product(of, factor):
                 self.foreign |= isinstance(factor, Opaque) and factor.kind == "tensor"
                 self._follow(of)
-                self._beside(factor)
+                self._beside(factor, counting)
             case Sum(left, right):
                 first, second = (left, right) if depends(left) else (right, left)
                 self._follow(first)
-                self._beside(second)
+                self._beside(second, counting)
             case Made(_, operands):
                 known = [each for each in operands if depends(each)]
                 for each in known[:1]:
                     self._follow(each)
                 for each in known[1:]:
-                    self._beside(each)
+                    self._beside(each, counting)
 
-    def _beside(self, expression: Expression) -> None:
-        """Follow what joins the way from the side: its modules count, its norms do not."""
-        if self.before is None:
-            aside = Path(self.block, self.trace, self.points, self.connections, self.hosts, _seen=self._seen)
-            aside._follow(expression)
-            self.reads += aside.reads
-        elif depends(expression):
-            self._follow(expression)
+    def _beside(self, expression: Expression, counting: bool) -> None:
+        """Follow what joins the way from the side: its modules count where ``counting``, its norms do not."""
+        aside = replace(self, hosts=[], before=None, after=None, counting=counting, reads=[])
+        aside._follow(expression)
+        self.hosts += aside.hosts
+        self.reads += aside.reads
 
     def _module(self, leaf: Leaf) -> None:
         module = self.block.get_submodule(leaf.path)
         entered = leaf.input
+        outer = None
         if leaf.norm or is_gated_norm(module, leaf.tensor.shape[-1]):
             self._norm(leaf.path)
         elif leaf.path in self.connections:
             self._norm(self._norm_inside(leaf.path))
-        elif self.before is None and any(True for _ in module.parameters()) and not _filters(module):
+        elif self.counting and self.before is None and any(True for _ in module.parameters()) and not _filters(module):
             outer = self._outer(leaf)
-            if outer is not None:
-                self.hosts.append(outer)
-                entered = self.trace.entered[outer]
-            else:
-                self.hosts.append(leaf.path)
+            self.hosts.append(outer or leaf.path)
+        if outer is not None:
+            entered = self.trace.entered[outer]
         if entered is not None:
             self._follow(entered)
-        for other in leaf.inputs:
-            if other is not entered and depends(other) and entered is leaf.input:
-                self._beside(other)
+        for other in () if outer is not None else leaf.inputs:
+            self._beside(other, counting=False)
 
     def _norm(self, path: str | None) -> None:
         if self.hosts:
