@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probe import installed, jobs, refresh, registry, show, store
+from probe import installed, jobs, overview, refresh, registry, show, store
 from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.errors import ProbeError
 
@@ -30,7 +30,11 @@ _FEW = 8
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; every error ends as one sentence on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    commands: dict[str, Callable[[list[str]], int]] = {"read": show.read, "list": show.families, "schema": show.schema}
+    commands: dict[str, Callable[[list[str]], int]] = {
+        "read": show.read,
+        "list": overview.families,
+        "schema": show.schema,
+    }
     debug = "--debug" in given
     try:
         command = commands.get(given[0]) if given else None

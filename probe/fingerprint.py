@@ -32,6 +32,7 @@ _LIGHT = {
     "fingerprint.py",
     "installed.py",
     "jobs.py",
+    "overview.py",
     "progress.py",
     "refresh.py",
     "render",

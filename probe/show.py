@@ -1,11 +1,10 @@
-"""The commands that only show: one value of a run, the families, the records' schema."""
+"""The commands that only show: one value of a run, the records' schema."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from probe import jobs, registry, store
@@ -91,39 +90,6 @@ def _lines(data: dict[str, Any], stats: dict[str, float]) -> str:
     width = max(len(name) for name, _ in rows)
     head = f"{data['value']} of {data['checkpoint']} ({data['family']})\n"
     return head + "".join(f"  {name:<{width}}  {text}\n" for name, text in rows)
-
-
-def families(given: list[str]) -> int:
-    """``python -m probe list``."""
-    parser = Parser(prog="python -m probe list", description="The families, their checkpoints, and which have records.")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    found = parser.read(given)
-    rows: list[dict[str, Any]] = []
-    for family in registry.families():
-        have = {path.stem: store.fault(path) for path in store.record_files(family.name)}
-        listed = [*family.twins, *family.checkpoints]
-        listed += sorted(set(have) - set(map(store.file_stem, listed)))
-        checkpoints = [_listed(name, have) for name in listed]
-        rows.append({"family": family.name, "title": family.title, "checkpoints": checkpoints})
-    if found.json:
-        sys.stdout.write(store.canonical(rows))
-        return 0
-    for row in rows:
-        print(f"{row['family']}  {row['title']}")
-        for checkpoint in row["checkpoints"]:
-            broken = checkpoint.get("fault", "")
-            mark = "✗" if broken else "●" if checkpoint["record"] else "○"
-            print(f"  {mark} {checkpoint['id']}{'   ' if broken else ''}{broken}")
-    print("● has a record   ○ has none here   ✗ has one that is broken")
-    return 0
-
-
-def _listed(checkpoint: str, have: Mapping[str, str | None]) -> dict[str, Any]:
-    """A checkpoint's entry: whether it has a record that is whole, and what is wrong with one that is not."""
-    stem = store.file_stem(checkpoint)
-    fault = have.get(stem)
-    entry: dict[str, Any] = {"id": checkpoint, "record": stem in have and fault is None}
-    return entry if fault is None else entry | {"fault": fault}
 
 
 def schema(given: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""What no run shows of a family, for a record: title, its module's docstring and constants, and the list of checkpoints.
+"""What no run shows of a family, for a record: title, its module's docstring and constants, the list of checkpoints.
 
 A family without a module has a title and a list, and no words of its own.
 """

@@ -22,7 +22,7 @@ from probe.errors import ProbeError
 
 FAMILY = '''"""What {title} is."""
 TITLE = "{title}"
-CHECKPOINTS: tuple[str, ...] = ("org/{name}-big",)
+CHECKPOINTS: tuple[str, ...] = ("org/{name}-big", "org/{name}-huge")
 TWINS = {{"tiny": {{"config": "org__{name}-big"}}, "tiny-two": {{}}}}
 '''
 
@@ -60,6 +60,7 @@ def install(folder: Path) -> None:
     registry.FAMILIES = folder
     checkpoints: Any = types.ModuleType("probe.checkpoints")
     checkpoints.targets = targets
+    checkpoints.missing = missing
     checkpoints.resolve = resolve
     measure: Any = types.ModuleType("probe.measure")
     measure.probe_target = probe_target
@@ -73,6 +74,10 @@ def install(folder: Path) -> None:
 
 def targets(family: str) -> list[Target]:
     return [Target(family, "tiny"), Target(family, "tiny-two"), Target(family, f"org/{family}-big", "config")]
+
+
+def missing(family: str) -> list[tuple[str, str]]:
+    return [(f"org/{family}-huge", "No config is at hand.")]
 
 
 def resolve(name: str, family: str | None = None, *, offline: bool = False) -> Target:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import termios
@@ -54,21 +55,30 @@ def test_read_of_an_unknown_value_names_the_nearest_without_a_run(
     assert result.status == 2 and "nearest: attention_output" in result.err
 
 
-def test_list_marks_what_has_a_record(world: World) -> None:
+def test_list_counts_and_a_familys_own_shows_each(world: World) -> None:
     world.run("alpha_text", "--checkpoint", "tiny")
     world.run("alpha_text", "--checkpoint", "local")
+    absent = "No config is at hand."
     assert json.loads(world.run("list", "--json").out)[0] == {
         "family": "alpha_text",
         "title": "Alpha",
         "checkpoints": [
-            {"id": "tiny", "record": True},
-            {"id": "tiny-two", "record": False},
-            {"id": "org/alpha_text-big", "record": False},
-            {"id": "local", "record": True},
+            {"id": "tiny", "kind": "tiny", "record": True, "reason": None, "fault": None},
+            {"id": "tiny-two", "kind": "tiny", "record": False, "reason": None, "fault": None},
+            {"id": "org/alpha_text-big", "kind": "config", "record": False, "reason": None, "fault": None},
+            {"id": "org/alpha_text-huge", "kind": None, "record": False, "reason": absent, "fault": None},
+            {"id": "local", "kind": "tiny", "record": True, "reason": None, "fault": None},
         ],
     }
-    lines = world.run("list").out.splitlines()
-    assert "alpha_text  Alpha" in lines and "  ● tiny" in lines and "  ○ tiny-two" in lines
+    head, alpha, beta, total, _ = world.run("list").out.splitlines()
+    assert head.split() == ["family", "title", "twins", "builds", "real", "unprobed", "absent"]
+    assert alpha.split() == ["alpha_text", "Alpha", "2", "·", "·", "2", "1"]
+    assert beta.split() == ["beta_text", "Beta", "·", "·", "·", "3", "1"]
+    assert total == "2 families: 2 records, 5 more checkpoints that can be probed here, 2 that cannot."
+    lines = [line.rstrip() for line in world.run("list", "alpha_text").out.splitlines()]
+    assert lines[0] == "alpha_text  Alpha" and not any("beta" in line for line in lines)
+    assert lines[1].split() == ["●", "tiny", "tiny", "twin"] and lines[2].startswith("  ○ tiny-two")
+    assert lines[4].startswith("  – ") and lines[4].endswith(f"org/alpha_text-huge  {absent}")
 
 
 @pytest.mark.parametrize(
@@ -85,9 +95,25 @@ def test_list_shows_a_broken_record_as_one(world: World, content: bytes, sentenc
     (world.folder / "records" / "alpha_text" / "tiny.json").write_bytes(content)
     tiny, two, *_ = json.loads(world.run("list", "--json").out)[0]["checkpoints"]
     assert tiny["record"] is False and sentence in tiny["fault"] and "alpha_text --force" in tiny["fault"]
-    assert two == {"id": "tiny-two", "record": True}
-    lines = world.run("list").out.splitlines()
-    assert f"  ✗ tiny   {tiny['fault']}" in lines and "  ● tiny-two" in lines
+    assert two["record"] is True and two["fault"] is None
+    assert world.run("list").out.splitlines()[1].split() == ["alpha_text", "Alpha", *"2···1", "1", "broken"]
+    line = world.run("list", "alpha_text").out.splitlines()[1]
+    assert line.startswith("  ✗ tiny ") and line.endswith(tiny["fault"])
+
+
+def test_list_of_every_family_is_light_and_quick() -> None:
+    """All decoders of transformers, on a line each: no torch, no transformers, little CPU time."""
+    look = (
+        "import sys; from probe.cli import main; main(['list']);"
+        "print(sorted({'torch', 'numpy', 'pydantic', 'transformers'} & set(sys.modules)))"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shown = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    *lines, heavy = shown.splitlines()
+    assert heavy == "[]" and len(lines) == len(registry.names()) + 3 and len(registry.names()) >= 150
+    assert max(map(len, lines)) <= 120
+    assert after.ru_utime - before.ru_utime < 1.0
 
 
 def test_list_into_a_closed_pipe_is_quiet() -> None:

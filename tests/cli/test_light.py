@@ -9,7 +9,10 @@ import pytest
 
 from tests.conftest import ROOT
 
-LIGHT = ["arguments", "checkpoints", "cli", "errors", "fingerprint", "progress", "refresh", "registry", "show", "store"]
+LIGHT = [
+    "arguments", "checkpoints", "cli", "errors", "fingerprint", "installed", "jobs", "overview", "progress", "refresh",
+    "registry", "show", "store", "workers",
+]  # fmt: skip
 WITH_PYDANTIC = ["schema"]
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 
@@ -18,7 +21,7 @@ def _imported(statement: str) -> set[str]:
     """The top-level packages that a statement imports, without those of a bare interpreter and the standard library."""
     look = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
     shown = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    packages = {name.split(".")[0] for name in shown.split() if not name.startswith("_sysconfigdata")}
+    packages = {name.split(".")[0] for name in shown.split() if not name.startswith(("_sysconfigdata", "__mp_main__"))}
     return packages - sys.stdlib_module_names
 
 
