@@ -10,8 +10,11 @@ import torch
 
 from ..measure.anatomy import BlockAnatomy, Term
 from ..measure.edits import factor_value
+from ..measure.nodes import OuterNode
+from ..measure.nodes import every as every_node
 from ..measure.rounding import digits
 from ..measure.run import Run
+from ..measure.sums import factors as every_factor
 from .answers import per_block, phrase
 from .base import Measured, Quirk, Verdict, some
 from .extra import once
@@ -70,14 +73,14 @@ def post_ln(run: Run) -> Verdict:
 
 
 def scaled_residual_adds(run: Run) -> Verdict:
-    """Factors on a term or on the sum in the derived dataflow, with their values read off, and the block's sum
-    fitted against its output.
+    """Factors in the derived sum, on a term, on the stream or on the whole, with their values read off, and the block's
+    sum fitted against its output. Gates, which the stream computes, are none of them.
     """
     names: list[str] = []
     values: list[float] = []
     found = []
     for index, anatomy in enumerate(run.text.anatomy):
-        factors = [*anatomy.factors, *(factor for term in anatomy.terms for factor in term.factors)]
+        factors = [factor for factor in every_factor(anatomy.tree) if factor.kind != "gate"]
         found.append(bool(factors))
         for factor in factors:
             names.append(factor.name)
@@ -90,7 +93,9 @@ def scaled_residual_adds(run: Run) -> Verdict:
             "smallest": digits(min(values)),
             "largest": digits(max(values)),
         }
-        measured["on"] = "sum" if any(anatomy.factors for anatomy in run.text.anatomy) else "contribution"
+        on_terms = {factor.name for anatomy in run.text.anatomy for term in anatomy.terms for factor in term.factors}
+        whole = any(anatomy.factors for anatomy in run.text.anatomy)
+        measured["on"] = "sum" if whole else "contribution" if on_terms >= set(names) else "part"
     return per_block(found, measured)
 
 
@@ -141,9 +146,15 @@ def residual_inside_module(run: Run) -> Verdict:
 
 
 def hyper_connections(run: Run) -> Verdict:
-    """The number of axes of the stream between blocks: three, or one more where there are several streams."""
-    axes = [run.text.get(index, "", "layer_output") for index in range(len(run.text))]
-    return per_block([None if value is None else value.ndim > 3 for value in axes])
+    """The number of axes of the stream between blocks, three or one more where there are several streams; and, where
+    those are folded into one axis, whether a block's sum spreads a contribution over them.
+    """
+    found: list[bool | None] = []
+    for index, anatomy in enumerate(run.text.anatomy):
+        value = run.text.get(index, "", "layer_output")
+        spreads = any(isinstance(node, OuterNode) for node in every_node(anatomy.tree))
+        found.append(None if value is None else value.ndim > 3 or spreads)
+    return per_block(found)
 
 
 def no_mlp(run: Run) -> Verdict:
@@ -163,7 +174,8 @@ def hybrid(run: Run) -> Verdict:
 def _factor_sentence(measured: Measured, blocks: list[int] | None, total: int) -> str:
     names = [f"`{name}`" for name in measured.get("factors") or []] or ["a factor"]
     verb = "multiply" if len(names) > 1 else "multiplies"
-    what = "the block's sum, stream included" if measured.get("on") == "sum" else "what is added"
+    parts = {"sum": "the block's sum, stream included", "part": "parts of the block's sum"}
+    what = parts.get(str(measured.get("on")), "what is added")
     least, most = measured.get("smallest"), measured.get("largest")
     size = "" if least is None else f", by {least}" if least == most else ", by another number on each block"
     return f"On {some(blocks or [], total)} {' and '.join(names)} {verb} {what}{size}."
