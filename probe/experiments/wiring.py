@@ -149,12 +149,10 @@ def hyper_connections(run: Run) -> Verdict:
     """The number of axes of the stream between blocks, three or one more where there are several streams; and, where
     those are folded into one axis, whether a block's sum spreads a contribution over them.
     """
-    found: list[bool | None] = []
-    for index, anatomy in enumerate(run.text.anatomy):
-        value = run.text.get(index, "", "layer_output")
-        spreads = any(isinstance(node, OuterNode) for node in every_node(anatomy.tree))
-        found.append(None if value is None else value.ndim > 3 or spreads)
-    return per_block(found)
+    spread = [any(isinstance(node, OuterNode) for node in every_node(a.tree)) for a in run.text.anatomy]
+    folded = {index for index, spreads in enumerate(spread) if spreads}
+    axes = [run.text.get(index, "", "layer_output") for index in range(len(run.text))]
+    return per_block([None if v is None else v.ndim > 3 or index in folded for index, v in enumerate(axes)])
 
 
 def no_mlp(run: Run) -> Verdict:
