@@ -47,10 +47,15 @@ class Family:
         ]
         return [*fullest, *extra]
 
+    @property
+    def in_order(self) -> list[Stored]:
+        """The records in the order of the selector."""
+        return [self.stored[e.file] for e in self.listed if e.file in self.stored]
+
     @cached_property
     def default(self) -> Stored:
         """The page at ``/<family>/``: the first listed published checkpoint with a record, else the first record."""
-        order = [self.stored[e.file] for e in self.listed if e.file in self.stored]
+        order = self.in_order
         published = [s for s in order if s.record.checkpoint.kind != "tiny"]
         return (published or order)[0]
 
@@ -71,8 +76,18 @@ def read(directory: Path) -> dict[str, Family]:
     """
     if not directory.is_dir():
         raise ProbeError(f"There are no records at {directory}; probe a family first, or name their directory.")
-    families: dict[str, dict[str, Stored]] = {}
-    for path in sorted(directory.glob("*/[!.]*.json")):
-        record = read_record(path)
-        families.setdefault(record.family, {})[path.stem] = Stored(path, record)
-    return {name: Family(name, stored) for name, stored in sorted(families.items())}
+    found = (read_family(folder) for folder in sorted(directory.glob("[!.]*/")))
+    return {family.name: family for family in found if family}
+
+
+def read_family(folder: Path) -> Family | None:
+    """A family from its folder of records, which has its name; None where there are none.
+
+    Raises:
+        ProbeError: a file in it is no record, or the record of another family.
+    """
+    stored = {path.stem: Stored(path, read_record(path)) for path in sorted(folder.glob("[!.]*.json"))}
+    for each in stored.values():
+        if each.record.family != folder.name:
+            raise ProbeError(f"{each.path} is a record of {each.record.family}; move it to that family's folder.")
+    return Family(folder.name, stored) if stored else None

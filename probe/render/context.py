@@ -286,20 +286,3 @@ class Page:
     family: str
     hero: Markup
     rest: list[Markup]
-
-
-@dataclass(frozen=True)
-class FamilyCard:
-    family: str
-    title: str
-    subtitle: str
-    url: str
-    chips: list[str]
-    more: int
-    ticks: list[Tick]
-    figures: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Index:
-    families: list[FamilyCard]

@@ -1,4 +1,4 @@
-"""mkdocs hooks: adds a page for every record, the records themselves, and the index's cards.
+"""mkdocs hooks: the pages that are made from the records, the data beside them, and what hand-written pages include.
 
 The records are those of ``site_src/records`` or ``PROBE_RECORDS``, the notes those of ``families`` or ``PROBE_NOTES``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -15,67 +16,77 @@ from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import get_toc
 
 from probe.errors import ProbeError
-from probe.render import catalog
-from probe.render.page import Composed, compose, index_cards
+from probe.render.generated import Generated, Site
+from probe.render.page import Composed
 from probe.store import ROOT, records_dir
 
-CARDS = "<!-- family cards -->"
-_families: dict[str, catalog.Family] = {}
-_pages: dict[str, Composed] = {}
+_site: list[Site] = []
+_pages: dict[str, Generated] = {}
+_composed: dict[str, Composed] = {}
+_included: dict[str, str] = {}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Reads the records and puts one entry a family in the navigation."""
+    """Reads the records and makes the navigation from them."""
+    notes = Path(os.environ.get("PROBE_NOTES") or ROOT / "families")
     try:
-        families = catalog.read(records_dir())
+        site = Site.read(records_dir(), notes)
+        pages = site.pages()
     except ProbeError as error:
         raise PluginError(str(error)) from error
-    _families.clear()
-    _families.update(families)
-    entries = [{f.default.record.about.title: f"{name}/index.md"} for name, f in families.items()]
-    config.nav = [
-        {"Atlas": "index.md"},
-        {"How we know": "how-we-know.md"},
-        *([{"Families": entries}] if entries else []),
-    ]
+    _pages.clear()
+    _pages.update({page.uri: page for page in pages})
+    _included.clear()
+    _included.update(site.included())
+    config.nav = site.navigation()
+    _site[:] = [site]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Replaces whatever records lie below the docs by those the site is built from, and adds their pages."""
+    """Replaces whatever records lie below the docs by those the site is built from, and adds pages and data."""
     for file in [f for f in files if f.src_uri.startswith("records/")]:
         files.remove(file)
-    _pages.clear()
-    schema = records_dir() / "schema.json"
-    if schema.is_file():
-        files.append(File.generated(config, "records/schema.json", abs_src_path=str(schema)))
-    notes = Path(os.environ.get("PROBE_NOTES") or ROOT / "families")
-    for family in _families.values():
-        for stored in family.pages:
-            uri = f"{family.uri(stored)}index.md"
-            composed = compose(family, stored, notes, schema.is_file())
-            _pages[uri] = composed
-            files.append(File.generated(config, uri, content=f"# {composed.title}\n"))
-            files.append(File.generated(config, stored.raw_uri, abs_src_path=str(stored.path)))
+    [site] = _site
+    for uri, path in site.copied():
+        files.append(File.generated(config, uri, abs_src_path=str(path)))
+    for uri, text in site.written(config.site_url or "/"):
+        files.append(File.generated(config, uri, content=text))
+    for page in _pages.values():
+        files.append(File.generated(config, page.uri, content=f"# {page.title}\n"))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Gives a generated page its title and description, and the index its cards' place."""
-    if composed := _pages.get(page.file.src_uri):
-        page.meta.update(title=composed.title, description=composed.description, hide=["navigation"])
+    """Gives a generated page its title, its description and the sidebars it goes without."""
+    if made := _pages.get(page.file.src_uri):
+        page.meta.update(title=made.title, description=made.description, hide=list(made.hide))
     return markdown
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Puts in what the theme's search reads: a generated page's HTML, or what a hand-written page includes."""
+    if made := _pages.get(page.file.src_uri):
+        if made.brief is not None:
+            return made.brief
+        _composed[made.uri] = composed = made.compose()
+        page.toc = get_toc(composed.toc)
+        return composed.html
+    for marker, part in _included.items():
+        html = html.replace(marker, part)
+    return html
+
+
+def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Any) -> dict[str, Any]:
+    """Composes the pages that the search knows by title only, one at a time: there are hundreds."""
+    made = _pages.get(page.file.src_uri)
+    if made and made.brief is not None:
+        _composed[made.uri] = composed = made.compose()
+        page.toc = get_toc(composed.toc)
+    return context
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """Puts in what the search index, which has read the page by now, must not hold."""
-    composed = _pages.get(page.file.src_uri)
+    composed = _composed.pop(page.file.src_uri, None)
     return composed.whole(output) if composed else output
-
-
-def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Puts the composed page in place of the generated page's Markdown."""
-    if composed := _pages.get(page.file.src_uri):
-        page.toc = get_toc(composed.toc)
-        return composed.html
-    return html.replace(CARDS, str(index_cards(_families))) if CARDS in html else html

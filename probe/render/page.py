@@ -25,7 +25,7 @@ HEADING = re.compile(r'<h([2-4])[^>]*? id="([^"]+)"[^>]*>(.*?)</h\1>', re.S)
 
 @dataclass(frozen=True)
 class Composed:
-    """A page: its HTML, title, description for search engines, and toc tokens as mkdocs reads them.
+    """A page: its HTML, and toc tokens as mkdocs reads them.
 
     ``html`` is what the search index reads. It holds a marker in place of each part that the index must not have
     (drawings, printouts, all of another checkpoint's page); ``later`` maps the markers to those parts.
@@ -33,8 +33,6 @@ class Composed:
 
     html: str
     later: dict[str, str]
-    title: str
-    description: str
     toc: list[dict[str, Any]]
 
     def whole(self, output: str) -> str:
@@ -75,21 +73,25 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
     ]
     selector = render(sections.selector(family, stored, link))
     rest = [selector, unindexed(figure_of(standing, False)), *(render(context) for context in contexts if context)]
-    about = record.about
-    composed = Composed(
-        html=str(render(c.Page(record.family, render(sections.hero(standing, link)), rest))),
-        later=later,
-        title=about.title,
-        description=about.subtitle,
-        toc=[],
-    )
+    article = render(c.Page(record.family, render(sections.hero(standing, link)), rest))
+    composed = Composed(str(article), later, [])
     whole = composed.whole(composed.html)
-    contents = toc(whole, about.title)
+    contents = toc(whole, record.about.title)
     if stored is family.default:
         return replace(composed, toc=contents)
-    title = f"{about.title} · {record.checkpoint.id}"
-    marker = f"<div><h1 data-search-exclude>{html.escape(title)}</h1></div>"
-    return Composed(marker, {marker: whole}, title, about.subtitle, contents)
+    marker = brief(title(family, stored))
+    return Composed(marker, {marker: whole}, contents)
+
+
+def title(family: Family, stored: Stored) -> str:
+    """The family's title, with the checkpoint's name on all pages but the family's own."""
+    about = stored.record.about
+    return about.title if stored is family.default else f"{about.title} · {stored.record.checkpoint.id}"
+
+
+def brief(title: str) -> str:
+    """What stands in a page's place while the search reads it, which is then to know its title only."""
+    return f"<div><h1 data-search-exclude>{html.escape(title)}</h1></div>"
 
 
 def toc(page: str, title: str) -> list[dict[str, Any]]:
@@ -110,31 +112,3 @@ def toc(page: str, title: str) -> list[dict[str, Any]]:
         stack[-1]["children"].append(token)
         stack.append(token)
     return [root]
-
-
-def family_card(family: Family) -> c.FamilyCard:
-    """The family's card on the index."""
-    record = family.default.record
-    names = [e.label for e in record.experiments if e.verdict == "yes"]
-    tones = {t: str(k) for k, t in enumerate(dict.fromkeys(record.layer_types))}
-    ticks = [c.Tick(i, tones[record.layer_types[i]], s, "") for i, s in enumerate(record.blocks)]
-    figures = [
-        ("blocks", str(len(record.blocks))),
-        ("shapes", str(len(record.shapes))),
-        ("values", str(sections.served(record))),
-        ("checkpoints", str(len(family.stored))),
-    ]
-    return c.FamilyCard(
-        record.family,
-        record.about.title,
-        record.about.subtitle,
-        f"{family.name}/",
-        names[:5],
-        max(0, len(names) - 5),
-        ticks,
-        figures,
-    )
-
-
-def index_cards(families: dict[str, Family]) -> Markup:
-    return render(c.Index([family_card(f) for f in families.values()]))

@@ -37,6 +37,23 @@ def printout(record: Record) -> Markup:
     return Markup("".join(_fold(lines, standard, roles)))
 
 
+def modules(record: Record) -> list[str]:
+    """The dotted path of every module that the printout names, with ``{i}`` for an index, each once."""
+    above: list[tuple[int, str]] = []
+    found: dict[str, None] = {}
+    for line in record.printout.split("\n"):
+        body = line.lstrip(" ")
+        match = MODULE.match(body)
+        if match is None:
+            continue
+        indent = len(line) - len(body)
+        while above and above[-1][0] >= indent:
+            above.pop()
+        above.append((indent, "{i}" if match["name"][0].isdigit() else match["name"]))
+        found[".".join(name for _, name in above)] = None
+    return list(found)
+
+
 def _fold(lines: Sequence[str], standard: set[str], values: set[str]) -> list[str]:
     out: list[str] = []
     runs: dict[int, int] = {}

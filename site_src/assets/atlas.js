@@ -3,7 +3,9 @@
 const parts = {
   block: () => import("./parts/block.js"),
   chips: () => import("./parts/chips.js"),
+  finder: () => import("./parts/finder.js"),
   printout: () => import("./parts/printout.js"),
+  sortable: () => import("./parts/sortable.js"),
 }
 const attached = new WeakSet()
 

@@ -1,0 +1,151 @@
+"""The pages of quirks: what each is, how it is measured, and which families have it, with their numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from probe.render import overviews as o
+from probe.render.catalog import Family, Stored
+from probe.render.indexing import quirk_url
+from probe.render.methods import Method, methods
+from probe.render.notes import source, to_html
+from probe.render.text import figure, plural, some_blocks, words
+from probe.schema import Experiment
+
+UP = "../../"
+"""From a quirk's page to the site's root."""
+
+COLUMNS = 6
+"""Measured numbers that the table shows; what fewest families have is left out beyond that."""
+
+PARTS = (("text", "In the text model"), ("vision", "In the vision encoder"))
+ORDER = ("yes", "inconclusive", "no", "n/a")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One experiment's outcome on one checkpoint."""
+
+    family: Family
+    stored: Stored
+    experiment: Experiment
+    blocks: int
+
+
+Findings = dict[tuple[str, str], list[Finding]]
+
+
+def findings(families: Iterable[Family]) -> Findings:
+    """Every outcome by slug and by what it is about; families in their order, a family's own page first."""
+    found: Findings = {}
+    for family in families:
+        for stored in family.pages:
+            for about, _ in PARTS:
+                part = stored.record if about == "text" else stored.record.vision
+                for experiment in part.experiments if part else []:
+                    finding = Finding(family, stored, experiment, len(part.blocks) if part else 0)
+                    found.setdefault((experiment.slug, about), []).append(finding)
+    return found
+
+
+def slugs(found: Findings) -> dict[str, str]:
+    """Every quirk and its label, by label: those that an experiment looks for, and those that only records know."""
+    known = {slug: method.label for (slug, _), method in methods().items()}
+    known |= {slug: some[0].experiment.label for (slug, _), some in found.items() if slug not in known}
+    return dict(sorted(known.items(), key=lambda item: item[1].lower()))
+
+
+def page(slug: str, label: str, found: Findings, families: int) -> o.QuirkPage:
+    """The page of one quirk. ``families``: how many there are in all."""
+    parts = []
+    for about, title in PARTS:
+        method = methods().get((slug, about))
+        mine = found.get((slug, about), [])
+        if method or mine:
+            parts.append(_part(title, method, mine, families))
+    return o.QuirkPage(slug, label, parts, UP + "quirks/", f"{UP}?quirk={slug}")
+
+
+def index(found: Findings, families: int) -> o.QuirkIndex:
+    """All quirks, those of the text models and those of the vision encoders."""
+    parts = []
+    for about, title in PARTS:
+        entries = []
+        for slug, label in slugs(found).items():
+            method, mine = methods().get((slug, about)), found.get((slug, about), [])
+            if method is None and not mine:
+                continue
+            verdicts = Counter(_of_families(mine).values())
+            said = method.doc.partition("\n\n")[0] if method else ""
+            url = quirk_url(slug).removeprefix("quirks/")
+            entries.append(o.QuirkEntry(slug, label, url, verdicts["yes"], verdicts["inconclusive"], said))
+        if entries:
+            parts.append((title, entries))
+    return o.QuirkIndex(parts, families)
+
+
+def _of_families(found: Sequence[Finding]) -> dict[str, str]:
+    """One verdict a family: the first in `ORDER` that any of its checkpoints has."""
+    out: dict[str, str] = {}
+    for finding in found:
+        name, verdict = finding.family.name, finding.experiment.verdict
+        out[name] = min(out.get(name, verdict), verdict, key=ORDER.index)
+    return out
+
+
+def _part(title: str, method: Method | None, found: Sequence[Finding], families: int) -> o.QuirkPart:
+    yes = [f for f in found if f.experiment.verdict == "yes"]
+    runs = {(f.family.name, f.stored.record.checkpoint.id): f.experiment.measured for f in yes}
+    counts = Counter(key for measured in runs.values() for key in measured)
+    columns = [key for key, _ in counts.most_common(COLUMNS)]
+    verdicts = Counter(_of_families(found).values())
+    undecided = {f.family.name: f for f in found if f.experiment.verdict == "inconclusive"}
+    said = [
+        f"{plural(verdicts['yes'], 'family has', 'families have')} it, of {families}",
+        plural(verdicts["no"], "does not", "do not") if verdicts["no"] else "",
+        f"on {verdicts['n/a']} the part does not exist" if verdicts["n/a"] else "",
+        f"on {verdicts['inconclusive']} it is undecided" if verdicts["inconclusive"] else "",
+    ]
+    return o.QuirkPart(
+        title=title,
+        method=to_html(method.doc, "how-", 3) if method else None,
+        code=source(method.code) if method else None,
+        function=f"{method.module}.{method.function}" if method else "",
+        columns=[words(key) for key in columns],
+        rows=list(_rows(yes, columns, runs)),
+        undecided=[(_link(f), f.experiment.statement or "") for f in undecided.values()],
+        summary="; ".join(filter(None, said)) + ".",
+    )
+
+
+def _link(finding: Finding) -> o.Link:
+    return o.Link(finding.family.default.record.about.title, UP + finding.family.uri(finding.stored))
+
+
+def _rows(
+    yes: Sequence[Finding], columns: Sequence[str], runs: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> Iterator[o.QuirkRow]:
+    """A row for a family's checkpoints of the same numbers; one that was only built has those of its twin."""
+    same: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in yes:
+        evidence = finding.stored.record.evidence
+        behind = runs.get((finding.family.name, evidence.twin), {}) if evidence else {}
+        measured = {**behind, **finding.experiment.measured}
+        cells = [figure(measured[key]) if key in measured else "" for key in columns]
+        same.setdefault((finding.family.name, *cells), []).append(finding)
+    for (_, *cells), alike in same.items():
+        first = alike[0]
+        slug = first.experiment.slug
+        record = first.stored.record
+        more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
+        yield o.QuirkRow(
+            family=_link(first),
+            checkpoint=o.Link(record.checkpoint.id + more, f"{_link(first).url}#q-{slug}"),
+            where=some_blocks(first.experiment.blocks, first.blocks),
+            statement=first.experiment.statement or "",
+            cells=cells,
+            run=record.evidence.twin if record.evidence else record.checkpoint.id,
+        )

@@ -1,0 +1,78 @@
+"""What families are sorted and filtered by: facts of all of a family's records together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from probe.render.catalog import Family
+from probe.schema import Experiment, Record, Shape, Sublayer
+
+BELOW = ((10**9, "1b"), (10**10, "10b"), (10**11, "100b"))
+SIZES = {"1b": "below 1 B", "10b": "1 to 10 B", "100b": "10 to 100 B", "more": "100 B and more"}
+AVAILABLE = {"weights": "real weights run", "config": "built from a config", "tiny": "tiny twin run"}
+
+
+@dataclass(frozen=True)
+class Facets:
+    """Each field: the family's values of one facet, sorted.
+
+    Attributes:
+        mixers: `attention`, or the host of another sequence mixer, e.g. `linear_attn`.
+        feed_forward: `mlp`, `moe`; empty where the blocks have neither.
+        sizes: keys of `SIZES`, for the parameters of published checkpoints; empty where there are twins only.
+        available: keys of `AVAILABLE`.
+        quirks: slug to label, in the order of the page's chips.
+    """
+
+    organisations: tuple[str, ...]
+    topologies: tuple[str, ...]
+    mixers: tuple[str, ...]
+    feed_forward: tuple[str, ...]
+    sizes: tuple[str, ...]
+    available: tuple[str, ...]
+    vision: bool
+    quirks: dict[str, str]
+
+
+def facets(family: Family) -> Facets:
+    records = [stored.record for stored in family.stored.values()]
+    sublayers = [sub for record in records for shape in record.shapes for sub in shape.sublayers]
+    kinds = {record.checkpoint.kind for record in records}
+    classes = {size(r.checkpoint.parameters) for r in records if r.checkpoint.kind != "tiny"}
+    return Facets(
+        organisations=_sorted(entry.id.partition("/")[0] for entry in family.listed if "/" in entry.id),
+        topologies=_sorted(shape.topology for shape in _shapes(records)),
+        mixers=_sorted(filter(None, map(_mixer, sublayers))),
+        feed_forward=_sorted(sub.kind for sub in sublayers if sub.kind in ("mlp", "moe")),
+        sizes=tuple(key for key in SIZES if key in classes),
+        available=tuple(kind for kind in AVAILABLE if kind in kinds),
+        vision=any(record.vision for record in records),
+        quirks={e.slug: e.label for record in (s.record for s in family.pages) for e in held(record)},
+    )
+
+
+def held(record: Record) -> Iterator[Experiment]:
+    """The quirks that hold on a checkpoint, those of its vision encoder last."""
+    for part in (record, record.vision):
+        yield from (e for e in (part.experiments if part else []) if e.verdict == "yes")
+
+
+def size(parameters: int) -> str:
+    """The key in `SIZES` of a number of parameters."""
+    return next((key for below, key in BELOW if parameters < below), "more")
+
+
+def _sorted(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(found), key=str.lower))
+
+
+def _shapes(records: Iterable[Record]) -> Iterator[Shape]:
+    for record in records:
+        yield from record.shapes
+
+
+def _mixer(sublayer: Sublayer) -> str | None:
+    if sublayer.kind == "mixer":
+        return sublayer.host or sublayer.module
+    return "attention" if sublayer.kind == "attention" else None
