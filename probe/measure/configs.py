@@ -47,13 +47,19 @@ VISION_SIZES = (
 
 def sizes(model: StandardizedTransformer) -> dict[str, int]:
     """The sizes the root reports, and the mixture's where there is one."""
-    found = {name: int(getattr(model, name)) for name in MODEL_SIZES}
+    found = _own_sizes(model)
     for layer in model.layers:
         for name in ("num_experts", "top_k"):
-            value = getattr(layer.mlp, name, None)
+            value = getattr(getattr(layer, "mlp", None), name, None)
             if isinstance(value, int):
                 found.setdefault(name, value)
     return found
+
+
+def _own_sizes(model: StandardizedTransformer) -> dict[str, int]:
+    """The sizes of the text model, as far as it has them."""
+    found = {name: getattr(model, name) for name in MODEL_SIZES}
+    return {name: int(value) for name, value in found.items() if value is not None}
 
 
 def vision_sizes(model: StandardizedTransformer) -> dict[str, int]:
@@ -64,7 +70,7 @@ def vision_sizes(model: StandardizedTransformer) -> dict[str, int]:
 
 def text_rows(model: StandardizedTransformer) -> list[Row]:
     """The rows of the config card."""
-    own = [Row(name=f"model.{name}", value=int(getattr(model, name))) for name in MODEL_SIZES]
+    own = [Row(name=f"model.{name}", value=value) for name, value in _own_sizes(model).items()]
     return [*own, Row(name="architectures", value=type(model._module).__name__), *_entries(model.text_config)]
 
 

@@ -69,6 +69,9 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
     held = held_shapes(run)
     say("evaluating identities", 0.35)
     text_identities, vision_identities = all_identities(run)
+    unusual: list[Identity] = []
+    if hasattr(model.family, "draft"):
+        text_identities, unusual = _usual(text_identities)
     _refuse_broken(model, [*text_identities, *vision_identities])
     say("reading under the default attention", 0.45)
     reasons = _under(run, attn or default_attention(model._module))
@@ -83,7 +86,33 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
         vision = Half(
             *shapes(run, run.vision, ["full_attention"] * len(run.vision)), vision_identities, vision_experiments
         )
-    return Findings(run, values.Measured(reasons, run.readings, effects, held=held), text, vision, facts(run))
+    measured = values.Measured(reasons, run.readings, effects, held=held)
+    return Findings(run, measured, text, vision, [*facts(run), *map(_unkept, unusual)])
+
+
+CORE = frozenset({"block sum", "stream between blocks", "call", "next token"})
+"""Identities that no family may break."""
+
+
+def _usual(found: Sequence[Identity]) -> tuple[list[Identity], list[Identity]]:
+    """The identities of a family without a module, apart from the usual equations that it does not keep.
+
+    A family module declares where its values are, so a broken equation means that it is wrong. Where the places
+    themselves were derived, it means that the family computes something else there, which its page says.
+    """
+    keeps = [identity for identity in found if identity.holds or identity.name in CORE]
+    return keeps, [identity for identity in found if identity not in keeps]
+
+
+def _unkept(identity: Identity) -> Fact:
+    """An equation that most families keep and this one does not."""
+    where = "" if identity.blocks is None else f" on {len(identity.blocks)} blocks"
+    return Fact(
+        name=f"unkept_{identity.name.replace(' ', '_')}",
+        label=f"Not kept: {identity.name}",
+        value=identity.max_abs_error,
+        statement=f"The usual `{identity.expression}` does not hold{where}: {identity.reason}.",
+    )
 
 
 def _refuse_broken(model: StandardizedTransformer, found: Sequence[Identity]) -> None:

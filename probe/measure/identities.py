@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from nnsight.intervention.envoy import Envoy
 
 from ..schema import Identity
 from .edits import factor_value
@@ -23,6 +24,17 @@ from .sums import text, value
 Pair = tuple[torch.Tensor, torch.Tensor]
 BlockCheck = Callable[["Block"], Pair | None]
 RootCheck = Callable[[Run], Pair | None]
+
+
+class Form(NamedTuple):
+    """One way in which families write an equation, with both sides evaluated."""
+
+    expression: str
+    pair: Pair
+
+
+BlockForms = Callable[["Block"], Iterable[Form]]
+RootForms = Callable[[Run], Iterable[Form]]
 
 RELATIVE = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 4e-3}
 """Tolerance of a comparison relative to the largest value in it, by the dtype the model ran in."""
@@ -46,12 +58,17 @@ class Block:
 
     def part(self, path: str) -> torch.nn.Module | None:
         """The native module under a standard path from the block, or None."""
-        envoy = self.stack.envoys[self.index]
-        for step in path.split("."):
+        envoy = self.envoy(path)
+        return None if envoy is None else envoy._module
+
+    def envoy(self, path: str) -> Envoy | None:
+        """The envoy under a standard path from the block, or None."""
+        envoy: Any = self.stack.envoys[self.index]
+        for step in path.split(".") if path else ():
             envoy = getattr(envoy, step, None)
-            if envoy is None:
+            if not isinstance(envoy, Envoy):
                 return None
-        return envoy._module
+        return envoy
 
     def apply(self, module: torch.nn.Module | str | None, value: torch.Tensor) -> torch.Tensor:
         """What a native module gives for a value, in float32; the value itself where there is no module."""
@@ -64,12 +81,37 @@ class Block:
 
 @dataclass
 class Check:
-    """A named equation over one block, or over the whole model where ``root`` is set."""
+    """A named equation over one block, or over the whole model.
+
+    It is one equation (``expression``, with ``block`` or ``root``), or one that families write in several forms
+    (``forms``, ``root_forms``): the first form that holds is taken, the plainest where none does, and blocks that need
+    different forms get an equation each.
+    """
 
     name: str
-    expression: str
+    expression: str = ""
     block: BlockCheck | None = None
     root: RootCheck | None = None
+    forms: BlockForms | None = None
+    root_forms: RootForms | None = None
+
+    def on(self, block: Block) -> Iterable[Form]:
+        """The forms on a block: none where the block lacks a value."""
+        if self.forms is not None:
+            yield from self.forms(block)
+        elif self.block is not None and (pair := self.block(block)) is not None:
+            yield Form(self.expression, pair)
+
+    def on_root(self, run: Run) -> Iterable[Form]:
+        """The forms over the whole model: none where it lacks a value."""
+        if self.root_forms is not None:
+            yield from self.root_forms(run)
+        elif self.root is not None and (pair := self.root(run)) is not None:
+            yield Form(self.expression, pair)
+
+    @property
+    def of_blocks(self) -> bool:
+        return self.forms is not None or self.block is not None
 
 
 @dataclass
@@ -103,28 +145,43 @@ def evaluate(run: Run, stack: Stack, checks: Iterable[Check]) -> list[Identity]:
     relative = RELATIVE.get(run.dtype, RELATIVE[torch.float32])
     found = []
     for check in checks:
-        worst = Worst()
-        if check.block is not None:
-            for index in range(len(stack)):
-                pair = check.block(Block(run, stack, index))
-                if pair is not None:
-                    worst.add(index, pair, relative)
-        elif check.root is not None:
-            pair = check.root(run)
-            if pair is not None:
-                worst.add(0, pair, relative)
-        if worst.blocks:
-            found.append(_identity(check, worst, run))
+        worst: dict[str, Worst] = {}
+        for index in range(len(stack)) if check.of_blocks else (0,):
+            forms = check.on(Block(run, stack, index)) if check.of_blocks else check.on_root(run)
+            form = _chosen(forms, relative)
+            if form is not None:
+                worst.setdefault(form.expression, Worst()).add(index, form.pair, relative)
+        found += [_identity(check, expression, errors, run) for expression, errors in worst.items()]
     return found
 
 
-def _identity(check: Check, worst: Worst, run: Run) -> Identity:
+def _chosen(forms: Iterable[Form], relative: float) -> Form | None:
+    """The first form that holds; the first of all where none does."""
+    first = None
+    for form in forms:
+        if fits(form.pair, relative):
+            return form
+        first = first or form
+    return first
+
+
+def fits(pair: Pair, relative: float = RELATIVE[torch.float32]) -> bool:
+    """Whether two sides agree up to ``relative`` times the largest value, or 1 where all are smaller."""
+    left, right = pair
+    if left.shape != right.shape:
+        return False
+    if not right.numel():
+        return True
+    return float((left - right).abs().max()) <= relative * max(1.0, float(right.abs().max()))
+
+
+def _identity(check: Check, expression: str, worst: Worst, run: Run) -> Identity:
     holds = not worst.broken
-    where = f" on blocks {worst.broken}" if check.block is not None else ""
+    where = f" on blocks {worst.broken}" if check.of_blocks else ""
     return Identity(
         name=check.name,
-        expression=check.expression,
-        blocks=worst.blocks if check.block is not None else None,
+        expression=expression,
+        blocks=worst.blocks if check.of_blocks else None,
         holds=holds,
         max_abs_error=one_digit(worst.error),
         tolerance=one_digit(worst.tolerance, up=True),
@@ -159,4 +216,4 @@ def expression(stack: Stack, index: int) -> str:
     """The block's sum over standard names, as the page writes it."""
     prefix = "vision." if "vision" in stack.label else ""
     names = [f"{c.host}.{c.name}" if c.host else c.name for c in stack.contributions[index]]
-    return f"{text(stack.anatomy[index].tree, f'{prefix}layers[i].input', names)} == layer_output"
+    return text(stack.anatomy[index].tree, f"{prefix}layers[i].input", names, equals="layer_output")

@@ -180,7 +180,8 @@ def measure(model: StandardizedTransformer, prompt: str | None = None) -> Run:
     if model.has_vision:
         towers.append(("model.vision.layers[i]", list(model.vision.layers)))
     try:
-        every = derive([envoy._module for _, envoys in towers for envoy in envoys], lambda: model._module(**inputs))
+        blocks = [envoy._module for _, envoys in towers for envoy in envoys]
+        every = derive(blocks, lambda: model._module(**inputs, use_cache=False))
     except Underivable as error:
         raise ProbeError(f"{model.loaded.target.id}: {error}.") from error
     stacks = []

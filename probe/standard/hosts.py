@@ -14,9 +14,11 @@ from .value import StandardValue
 
 
 class Part(Envoy):
-    """An envoy whose children get their envoy class by native class alone, without a walk over all spellings."""
+    """An envoy whose children get their envoy class by path or by native class, without a walk over all spellings."""
 
     def _resolve_envoy_class(self, module: torch.nn.Module, path: str) -> type[Envoy]:
+        if path in self._envoys:
+            return self._envoys[path]
         return next((self._envoys[cls] for cls in type(module).__mro__ if cls in self._envoys), Part)
 
 
@@ -68,6 +70,14 @@ class Host(Part):
     def layout_heads(self) -> int | None:
         """The number of heads that stand side by side in this host's tensors, where it has any."""
         return None
+
+    @property
+    def axis_sizes(self) -> dict[str, int]:
+        """Sizes of the axes that a tensor of the running forward pass may fold."""
+        batch, seq = self.call_size or (0, 0)
+        found = {"batch": batch, "seq": seq, "query": seq, "num_heads": self.layout_heads}
+        found["num_kv_heads"] = getattr(self, "num_kv_heads", None)
+        return {name: size for name, size in found.items() if size}
 
 
 class Layer(Host):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
-from types import ModuleType
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -76,7 +76,9 @@ class StandardizedTransformer(TransformersModel, Host):
 
             checkpoint = load_checkpoint(resolve(checkpoint), **load)
         self.loaded = checkpoint
-        self.family = family_module(checkpoint.target.family)
+        self.family = family_of(checkpoint)
+        if own := getattr(self.family, "ROOT", None):
+            self.__class__ = type(type(self).__name__, (type(self),), dict(own))
         self._call_size: tuple[int, int] | None = None
         self._opened = False
         super().__init__(
@@ -132,33 +134,45 @@ class StandardizedTransformer(TransformersModel, Host):
         return int(self.text_config.vocab_size)
 
     @property
-    def num_heads(self) -> int:
-        return int(self.layers[0].self_attn.num_heads)
+    def num_heads(self) -> int | None:
+        return self._of_attention("num_heads")
 
     @property
-    def num_kv_heads(self) -> int:
-        return int(self.layers[0].self_attn.num_kv_heads)
+    def num_kv_heads(self) -> int | None:
+        return self._of_attention("num_kv_heads")
 
     @property
-    def head_dim(self) -> int:
-        return int(self.layers[0].self_attn.head_dim)
+    def head_dim(self) -> int | None:
+        return self._of_attention("head_dim")
 
     @property
-    def qk_head_dim(self) -> int:
-        return int(self.layers[0].self_attn.qk_head_dim)
+    def qk_head_dim(self) -> int | None:
+        return self._of_attention("qk_head_dim")
+
+    def _of_attention(self, name: str) -> int | None:
+        """A size of the first block that has an attention; None where no block has one."""
+        for block in self.layers:
+            size = getattr(getattr(block, "self_attn", None), name, None)
+            if size is not None:
+                return int(size)
+        return None
 
     @property
-    def intermediate_size(self) -> int:
-        """Width of the dense MLP, as the family module defines it; the config's ``intermediate_size`` otherwise."""
+    def intermediate_size(self) -> int | None:
+        """Width of the dense MLP: as the family module says, as derived, or the config's ``intermediate_size``."""
         if hasattr(self.family, "intermediate_size"):
             return int(self.family.intermediate_size(self))
+        if hasattr(self.family, "draft"):
+            return self.family.draft.first_size("intermediate_size")
         return int(self.text_config.intermediate_size)
 
     @property
     def layer_types(self) -> list[str]:
         """One entry a block: the config's own, or `full_attention` throughout."""
         declared = getattr(self.text_config, "layer_types", None)
-        return list(declared) if declared else ["full_attention"] * self.num_layers
+        if declared and len(declared) == self.num_layers:
+            return list(declared)
+        return list(getattr(self.family, "layer_kinds", None) or ["full_attention"] * self.num_layers)
 
     def hosts(self) -> Iterable[tuple[str, int | None, Host]]:
         """Every host of the model as ``(label, block, envoy)``: ``("model.layers[i].mlp", 3, …)``."""
@@ -188,11 +202,26 @@ class StandardizedTransformer(TransformersModel, Host):
         Returns:
             ``[…, vocab_size]``.
         """
-        return self.after_head(self.lm_head(self.norm(hidden)))
+        derived = getattr(self.family, "draft", None)
+        if derived is None:
+            return self.after_head(self.lm_head(self.norm(hidden)))
+        if not derived.readout:
+            raise ProbeError(
+                f"{self.loaded.target.id}: between the last block and the head stands more than modules, so a stream "
+                "cannot be projected on the vocabulary."
+            )
+        *before, head = (self.get(path) for path in derived.readout)
+        for module in before:
+            hidden = module(hidden)
+        return self.after_head(head(hidden * derived.entering))
 
     def after_head(self, logits: torch.Tensor) -> torch.Tensor:
         """What the model does to the head's logits: a softcap where the text config has one."""
-        cap = getattr(self.text_config, "final_logit_softcapping", None)
+        derived = getattr(self.family, "draft", None)
+        if derived is not None:
+            logits, cap = logits * derived.scale, derived.cap
+        else:
+            cap = getattr(self.text_config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
     def skip_layers(self, start: int, end: int | None = None) -> None:
@@ -219,6 +248,22 @@ class StandardizedTransformer(TransformersModel, Host):
         return printout(self)
 
 
+def family_of(loaded: Loaded) -> Any:
+    """What the family of a loaded checkpoint declares: its module, or what a run of the checkpoint shows.
+
+    Raises:
+        ProbeError: the family has no module, and nothing can be derived from a run.
+    """
+    from .. import registry
+
+    name = loaded.target.family
+    if name in registry.modules():
+        return family_module(name)
+    from .. import derive
+
+    return derive.family_of(loaded)
+
+
 def family_module(family: str) -> ModuleType:
     """The module of a family, by the model_type of its text model.
 
@@ -241,12 +286,16 @@ def _below(label: str, blocks: Any) -> Iterable[tuple[str, int, Host]]:
         yield from _descend(label, index, block)
 
 
-def _descend(label: str, index: int, envoy: Any) -> Iterable[tuple[str, int, Host]]:
+def _descend(
+    label: str, index: int, envoy: Any, names: Mapping[int, str] = MappingProxyType({})
+) -> Iterable[tuple[str, int, Host]]:
+    """The hosts of a block, each under its standard names; ``names`` has those that a block further up gives."""
     if isinstance(envoy, Host):
         yield label, index, envoy
-    named = {path: alias for alias, path in envoy._aliases.items()}
+    given: dict[int, str] = {id(getattr(envoy, alias)): f"{label}.{alias}" for alias in envoy._aliases}
     for name, child in envoy._named_children():
-        yield from _descend(f"{label}.{named.get(name, name)}", index, child)
+        below = {**names, **given}
+        yield from _descend(below.get(id(child), f"{label}.{name}"), index, child, below)
 
 
 def _same_or_by_block(reasons: dict[int | None, str | None]) -> Any:

@@ -15,6 +15,7 @@ import torch
 from nnsight.intervention.eproperty import WriteBack, eproperty
 from nnsight.intervention.interleaver import Mediator
 
+from .axes import Axes
 from .layouts import LAYOUTS, Layout, fit
 from .location import Location, Missing
 
@@ -39,6 +40,8 @@ class StandardValue(eproperty):
         formula: what ``derive`` computes, as an expression on ``tensor``, for someone with a hook in hand.
         absent: what to say where the location's module or operation does not exist.
         requires: path of a module without which the block does not have the value, even where the location exists.
+        axes: how the tensor at the location holds the layout's axes, where they are swapped, or folded other than
+            :func:`~probe.standard.layouts.fit` tells by itself; see :class:`~probe.standard.axes.Axes`.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class StandardValue(eproperty):
         formula: str | None = None,
         absent: str | None = None,
         requires: str | None = None,
+        axes: str | None = None,
     ) -> None:
         super().__init__(key=at, description=description)
         self.layout: Layout = LAYOUTS[layout]
@@ -63,6 +67,7 @@ class StandardValue(eproperty):
         self.formula = formula
         self.absent = absent
         self.requires = requires
+        self.axes = Axes.parse(axes, self.layout.dims) if axes else None
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -133,7 +138,7 @@ class StandardValue(eproperty):
 
     def _rows(self, mediator: Mediator, host: Host, held: torch.Tensor) -> torch.Tensor:
         """The value in its layout's axes, narrowed to the rows of the invoke that reads."""
-        view = fit(held, self.layout, size=host.call_size, heads=host.layout_heads)
+        view = self._fitted(host, held)
         batcher, group = mediator.interleaver.batcher, mediator.batch_group
         folded = view.ndim != held.ndim and batcher is not None and batcher.batching and group is not None
         if folded and view.shape[0] == batcher.total and held.shape[0] != batcher.total:
@@ -146,11 +151,21 @@ class StandardValue(eproperty):
         if self.copy:
             value = value.clone()  # what was handed out stays the reader's; the model may write into what it gets
         if value.numel() == held.numel():
-            return self.location.replace(raw, value.reshape(held.shape))
+            return self.location.replace(raw, self._held_as(value, held))
         mediator = Mediator.current(str(self.location))
-        whole = fit(held, self.layout, size=host.call_size, heads=host.layout_heads).clone()
+        whole = self._fitted(host, held).clone()
         whole.narrow(0, *mediator.batch_group).copy_(value)
-        return self.location.replace(raw, whole.reshape(held.shape))
+        return self.location.replace(raw, self._held_as(whole, held))
+
+    def _fitted(self, host: Host, held: torch.Tensor) -> torch.Tensor:
+        """What the model holds, in the layout's axes."""
+        if self.axes is None:
+            return fit(held, self.layout, size=host.call_size, heads=host.layout_heads)
+        return self.axes.view(held, host.axis_sizes)
+
+    def _held_as(self, value: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
+        """A value in the layout's axes, as the model holds it."""
+        return value.reshape(held.shape) if self.axes is None else self.axes.fold(value, held.shape)
 
     def __set__(self, obj: Host, value: Any) -> None:
         reason = obj.refusal(self)

@@ -31,9 +31,10 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
             "encoder_config.vocab_size": VOCAB_SIZE,
             "decoder_config.vocab_size": VOCAB_SIZE,
             "patcher_config.vocab_size": VOCAB_SIZE,
+            "use_cache": False,
         },
         "the global stream is as wide as the local heads that feed it, a patch begins where the patcher is uncertain, "
-        "and the bytes are our tokenizer's",
+        "the bytes are our tokenizer's, and a cache asks this config for num_hidden_layers, which it lacks",
     ),
     "cohere2": (GROUPED, GROUPED_WHY),
     "cohere2_moe": (GROUPED, GROUPED_WHY),

@@ -1,0 +1,56 @@
+"""From a model that runs to a draft of its family: one recorded forward, one traced forward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..measure.anatomy import derive
+from . import blocks, tree
+from .declare import Draft
+from .sites import recorder
+
+ROWS = 3
+"""Rows of the recorded forward: several, so that a batch axis is told from others."""
+
+
+def draft(model: torch.nn.Module, inputs: dict[str, Any]) -> Draft:
+    """Derive names, values and sizes of a model.
+
+    Args:
+        model: eval mode, under eager attention.
+        inputs: of one row; ``input_ids`` is ``[1, seq]``.
+
+    Raises:
+        Underivable: a block's output is no sum over its input and its submodules.
+        Unlocated: what a block adds stands nowhere that can be named.
+        LookupError: the model has no list of blocks, or its logits are not made from its head's output.
+    """
+    rows = several(inputs)
+    container, stack = tree.blocks(model)
+    anatomy = derive(list(stack), lambda: model(**rows))
+    with recorder(model, [container]) as recording:
+        output = model(**rows)
+    scale, cap = tree.past_head(model, recording, output.logits)
+    found = []
+    for index, wiring in enumerate(anatomy):
+        path = f"{container}.{index}"
+        try:
+            found.append(blocks.describe(model, recording, path, index, wiring, ROWS))
+        except blocks.Unlocated as error:
+            raise blocks.Unlocated(f"block {index} ({type(stack[index]).__name__}): {error}") from error
+    ends = tree.ends(model, recording, container, f"{container}.{len(stack) - 1}")
+    names = {container: "layers", **ends.rename}
+    return Draft(container, names, found, ends.root, ends.readout, ends.entering, scale, cap)
+
+
+def several(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs with rows of other tokens added: each row takes the first one's in another order."""
+    ids = inputs["input_ids"]
+    rows = [torch.cat([ids[:, :1], ids[:, 1:].roll(shift, 1)], 1) for shift in range(ROWS)]
+    given = dict(inputs, input_ids=torch.cat(rows))
+    for name, value in inputs.items():
+        if name != "input_ids" and isinstance(value, torch.Tensor) and value.shape[:1] == ids.shape[:1]:
+            given[name] = value.repeat(ROWS, *[1] * (value.ndim - 1))
+    return given

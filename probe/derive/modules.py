@@ -1,0 +1,39 @@
+"""Telling the modules of a recorded forward by what they did."""
+
+from __future__ import annotations
+
+import torch
+
+from .sites import Recording, Site
+
+
+def has_matrix(module: torch.nn.Module) -> bool:
+    """Whether the module itself holds a matrix that it multiplies with: a linear layer of any class."""
+    return any(p.ndim == 2 for p in module.parameters(recurse=False)) or isinstance(
+        getattr(module, "linear", None), torch.nn.Linear
+    )
+
+
+def last_projection(model: torch.nn.Module, recording: Recording, host: str, width: int) -> str | None:
+    """Path of the last linear layer that ran inside a module, or is it, and gave ``[…, width]``."""
+    found = [
+        site
+        for site in recording.below(host)
+        if not site.steps
+        and site.side == "output"
+        and site.index == ()
+        and site.tensor.shape[-1] == width
+        and has_matrix(model.get_submodule(site.module))
+        and recording.calls[site.module, ()] == 1
+    ]
+    return max(found, key=lambda site: site.order).module if found else None
+
+
+def entering(recording: Recording, module: str) -> Site | None:
+    """The first tensor that a module was called with."""
+    return next((s for s in recording.below(module) if s.place == (module, (), "inputs")), None)
+
+
+def leaving(recording: Recording, module: str) -> Site | None:
+    """The first tensor that a module gave."""
+    return next((s for s in recording.below(module) if s.place == (module, (), "output")), None)
