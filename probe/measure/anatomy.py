@@ -37,6 +37,8 @@ class Term:
             block's own children do), nearest the add first; paths are native, relative to the block.
         factors: what multiplies it alone, in the order of the arithmetic, gates aside.
         gates: names of the gates that multiply it alone.
+        pre_norm: the norm between the stream and the hosts, nearest the hosts; the stream itself may pass through it.
+        post_norm: the norm between the hosts and the add, nearest the add.
         reads: the last point of the stream that it is computed from.
         tensor: what was added.
     """
@@ -151,7 +153,7 @@ def _interpret(block: torch.nn.Module, trace: BlockTrace, index: int) -> BlockAn
                 leaf,
                 hosts,
                 kind,
-                path.before,
+                path.before or _stream_norm(trace.output, reads),
                 path.after,
                 tuple(factor for factor in factors if factor.kind != "gate"),
                 reads,
@@ -172,6 +174,14 @@ def _walked(
     points = assembly.points - {id(expression)}
     path = Path(block, trace, frozenset(points), frozenset(assembly.connections - {""}))
     return path, path.walk(expression)
+
+
+def _stream_norm(output: Expression, reads: Expression) -> str | None:
+    """The norm in front of a sublayer that the stream itself passes through. Where the block returns its stream normed,
+    its norms follow the adds, and stand in front of none.
+    """
+    normed = isinstance(output, Leaf) and output.norm
+    return reads.path if isinstance(reads, Leaf) and reads.norm and not normed else None
 
 
 def _kinds(paths: list[Path]) -> list[tuple[Kind, tuple[str, ...]]]:

@@ -195,7 +195,7 @@ class Assembly:
     def _term(self, expression: Expression) -> Node:
         if not depends(expression):
             raise Underivable(
-                f"{type(self.block).__name__} adds a tensor to the stream that comes from outside the block"
+                f"{type(self.block).__name__} adds a tensor to the stream that is not made from its input"
             )
         self.terms.append(expression)
         return TermNode(len(self.terms) - 1)

@@ -9,7 +9,8 @@ import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from probe.measure.anatomy import BlockAnatomy, derive
-from probe.measure.norms import is_norm
+from probe.measure.mixing import reach
+from probe.measure.norms import is_gated_norm, is_norm
 from probe.measure.sums import text
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -172,3 +173,40 @@ def test_a_learned_scale_of_the_stream_stands_where_it_is_applied() -> None:
 )
 def test_a_norm_is_told_by_forgetting_scale(module: torch.nn.Module, norm: bool) -> None:
     assert is_norm(module, 8) is norm
+
+
+class Gated(torch.nn.Module):
+    """What it normed, times a gate that an MLP makes of it; or the MLP's output alone."""
+
+    def __init__(self, keeps_channels: bool) -> None:
+        super().__init__()
+        self.norm = torch.nn.RMSNorm(8)
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.SiLU(), torch.nn.Linear(4, 8))
+        self.keeps_channels = keeps_channels
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        normed = self.norm(x)
+        return normed * self.mlp(normed).sigmoid() if self.keeps_channels else self.mlp(normed)
+
+
+@pytest.mark.parametrize("keeps_channels", [True, False])
+def test_a_norm_with_a_gate_keeps_its_channels_and_an_mlp_with_a_norm_does_not(keeps_channels: bool) -> None:
+    module = Gated(keeps_channels)
+    assert is_gated_norm(module, 8) is keeps_channels
+    assert is_norm(module, 8) is False
+
+
+class Shifted(torch.nn.Module):
+    """Each position with the one some places before it."""
+
+    def __init__(self, back: int) -> None:
+        super().__init__()
+        self.back = back
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.nn.functional.pad(x, (0, 0, self.back, 0))[:, : x.shape[1]]
+
+
+@pytest.mark.parametrize("back", [0, 1, 3])
+def test_how_far_back_a_module_looks_is_felt(back: int) -> None:
+    assert reach(Shifted(back), (torch.randn(1, 12, 8),), {}) == back
