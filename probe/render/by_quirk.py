@@ -9,10 +9,9 @@ from typing import Any
 
 from probe.render import overviews as o
 from probe.render.catalog import Family, Stored
-from probe.render.indexing import quirk_url
 from probe.render.methods import Method, methods
 from probe.render.notes import source, to_html
-from probe.render.text import figure, plural, some_blocks, words
+from probe.render.text import figure, plural, quirk_url, some_blocks, words
 from probe.schema import Experiment
 
 UP = "../../"

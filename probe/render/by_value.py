@@ -9,10 +9,9 @@ from functools import partial
 from markupsafe import Markup
 
 from probe.render import overviews as o
-from probe.render.indexing import value_url
 from probe.render.places import Place, Spot
 from probe.render.roles import value_role
-from probe.render.text import anchor, plural
+from probe.render.text import anchor, plural, value_url
 
 UP = "../../"
 """From a value's page to the site's root."""

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Chip:
-    """A quirk that holds. ``measured``: (name, figure) pairs; ``run``: which run stands behind it."""
+    """A quirk that holds. ``measured``: (name, figure) pairs; ``run``: what stands behind it; ``url``: its page."""
 
     slug: str
     label: str
@@ -20,6 +20,7 @@ class Chip:
     where: str
     measured: list[tuple[str, str]]
     run: str
+    url: str
 
 
 @dataclass(frozen=True)
@@ -205,11 +206,11 @@ class Identities:
 
 @dataclass(frozen=True)
 class Verdict:
-    slug: str
     label: str
     verdict: str
     statement: str
     where: str
+    url: str
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from markupsafe import Markup
 from probe.index import Index
 from probe.render import by_quirk, by_value, catalog, home
 from probe.render.catalog import Family, Stored
-from probe.render.indexing import index, quirk_url, value_url
+from probe.render.indexing import index
 from probe.render.llms import llms
 from probe.render.navigation import navigation
 from probe.render.page import Composed, brief, compose, title
 from probe.render.places import Place, by_name
 from probe.render.templating import render
+from probe.render.text import quirk_url, value_url
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from probe.render.catalog import Family, Stored
 from probe.render.facets import facets, held
 from probe.render.places import Place, places
 from probe.render.printout import modules
-from probe.render.text import words
+from probe.render.text import quirk_url, value_url, words
 
 
 def index(families: Iterable[Family], values: Mapping[str, list[Place]]) -> Index:
@@ -36,14 +36,6 @@ def index(families: Iterable[Family], values: Mapping[str, list[Place]]) -> Inde
             for slug, (label, count) in sorted(quirks.items())
         ],
     )
-
-
-def value_url(name: str) -> str:
-    return f"values/{name}/"
-
-
-def quirk_url(slug: str) -> str:
-    return f"quirks/{slug}/"
 
 
 def entry(family: Family) -> IndexedFamily:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from probe.render.indexing import quirk_url, value_url
+from probe.render.text import quirk_url, value_url
 
 GROUP = 16
 """Families that a group of letters has at least, as far as there are that many."""

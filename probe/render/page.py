@@ -47,7 +47,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
     record = stored.record
     up = "../" * family.uri(stored).count("/")
     behind = family.stored.get(file_stem(record.evidence.twin)) if record.evidence else None
-    standing = Standing(record, behind.record if behind else None, family.uri(behind) if behind else None)
+    standing = Standing(record, behind.record if behind else None, family.uri(behind) if behind else None, up)
     later: dict[str, str] = {}
 
     def link(target: str) -> str:
@@ -63,7 +63,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
         vision,
         c.Values([*tables(standing, False).hosts, *tables(standing, True).hosts]),
         sections.identities(standing),
-        sections.experiments(record),
+        sections.experiments(standing),
         sections.facts(standing, link),
         c.Printout(record.checkpoint.id, unindexed(printout(record))),
         sections.config_cards(record),

@@ -14,7 +14,7 @@ from probe.render.catalog import Family, Stored
 from probe.render.figures import linked
 from probe.render.notes import note, source, to_html
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import figure, parameters, some_blocks, words
+from probe.render.text import figure, parameters, quirk_url, some_blocks, words
 from probe.schema import Experiment, Record, Row
 
 Link = Callable[[str], str]
@@ -22,7 +22,7 @@ Verdict = Literal["yes", "no", "n/a", "inconclusive"]
 TITLES = {"tiny": "tiny twin", "config": "built from config", "weights": "weights run", "missing": "no record"}
 
 
-def chips(experiments: Sequence[Experiment], total: int, run: str) -> list[c.Chip]:
+def chips(experiments: Sequence[Experiment], total: int, standing: Standing) -> list[c.Chip]:
     """The quirks that hold."""
     return [
         c.Chip(
@@ -34,7 +34,8 @@ def chips(experiments: Sequence[Experiment], total: int, run: str) -> list[c.Chi
                 (words(k), figure(v) + (f" = {e.explained[k]}" if k in e.explained else ""))
                 for k, v in e.measured.items()
             ],
-            run,
+            standing.words(),
+            standing.up + quirk_url(e.slug),
         )
         for e in experiments
         if e.verdict == "yes"
@@ -67,7 +68,7 @@ def hero(standing: Standing, link: Link) -> c.Hero:
         twin=standing.twin_id,
         twin_url=_twin_url(standing, link),
         facts=facts,
-        chips=chips(record.experiments, len(record.blocks), standing.words()),
+        chips=chips(record.experiments, len(record.blocks), standing),
     )
 
 
@@ -100,9 +101,7 @@ def vision(standing: Standing, drawn: Markup) -> c.VisionSection | None:
         ("masking", part.masking),
         ("final norm", part.final_norm),
     ]
-    return c.VisionSection(
-        part.title, part.module, facts, drawn, chips(part.experiments, len(part.blocks), standing.words())
-    )
+    return c.VisionSection(part.title, part.module, facts, drawn, chips(part.experiments, len(part.blocks), standing))
 
 
 def identities(standing: Standing) -> c.Identities:
@@ -130,13 +129,14 @@ def identities(standing: Standing) -> c.Identities:
     return c.Identities(rows, standing.words())
 
 
-def experiments(record: Record) -> c.Experiments:
+def experiments(standing: Standing) -> c.Experiments:
+    record = standing.record
     found = [(e, len(record.blocks)) for e in record.experiments]
     if record.vision:
         found += [(e, len(record.vision.blocks)) for e in record.vision.experiments]
     order: tuple[Verdict, ...] = ("yes", "inconclusive", "no", "n/a")
     verdicts = [
-        c.Verdict(e.slug, e.label, e.verdict, e.statement or "", some_blocks(e.blocks, n))
+        c.Verdict(e.label, e.verdict, e.statement or "", some_blocks(e.blocks, n), standing.up + quirk_url(e.slug))
         for e, n in sorted(found, key=lambda p: order.index(p[0].verdict))
     ]
     counts = Counter(e.verdict for e, _ in found)

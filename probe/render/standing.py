@@ -17,11 +17,15 @@ KIND_WORDS = {
 
 @dataclass(frozen=True)
 class Standing:
-    """A record; and for one that was only built, the record and page of the twin behind it, where they are here."""
+    """A record; and for one that was only built, the record and page of the twin behind it, where they are here.
+
+    ``up`` leads from the record's page to the site's root.
+    """
 
     record: Record
     twin: Record | None
     twin_uri: str | None = None
+    up: str = ""
 
     @property
     def ran(self) -> bool:

@@ -15,6 +15,16 @@ def anchor(host: str, name: str) -> str:
     return "-".join(["v", *parts, name])
 
 
+def value_url(name: str) -> str:
+    """The page of a value, from the site's root."""
+    return f"values/{name}/"
+
+
+def quirk_url(slug: str) -> str:
+    """The page of a quirk, from the site's root."""
+    return f"quirks/{slug}/"
+
+
 def block_list(blocks: Sequence[int]) -> str:
     """Block indices as few words: ``0–3, 5–8``, or ``3, 7, … 47 (every 4th)`` for a regular step."""
     found = sorted(blocks)

@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from probe.render.context import Host, Row, Values
 from probe.render.roles import value_role
 from probe.render.standing import Standing
-from probe.render.text import anchor, figure, some_blocks
+from probe.render.text import anchor, figure, some_blocks, value_url
 from probe.schema import HfPath, Record, Shape, Value
 
 
@@ -103,6 +103,9 @@ def _card(
     if state != "never":
         card.append(("edit", _edit(value, standing, twin)))
         card.append(("run", _evidence(value, standing, twin)))
+        card.append(
+            ("elsewhere", Markup('<a href="{}">on all families</a>').format(standing.up + value_url(value.name)))
+        )
     return card
 
 

@@ -1,6 +1,6 @@
 // The index: finds families, values, modules and quirks while one types, filters and sorts the cards, and keeps all of
 // it in the address. The facts come from index.json, which is fetched on the first sign of a search.
-const SHOWN = 12
+const SHOWN = 8
 const SIDES = { in: "input of", out: "output of", op: "inside" }
 
 export function mount(root) {
