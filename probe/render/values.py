@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 
 from probe.render.context import Host, Row, Values
+from probe.render.places import is_served
 from probe.render.roles import value_role
 from probe.render.standing import Standing
 from probe.render.text import anchor, figure, some_blocks, value_url
@@ -103,9 +104,9 @@ def _card(
     if state != "never":
         card.append(("edit", _edit(value, standing, twin)))
         card.append(("run", _evidence(value, standing, twin)))
-        card.append(
-            ("elsewhere", Markup('<a href="{}">on all families</a>').format(standing.up + value_url(value.name)))
-        )
+    if is_served(value):
+        page = standing.up + value_url(value.name)
+        card.append(("elsewhere", Markup('<a href="{}">on all families</a>').format(page)))
     return card
 
 

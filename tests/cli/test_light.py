@@ -13,7 +13,7 @@ LIGHT = [
     "arguments", "checkpoints", "cli", "errors", "fingerprint", "installed", "jobs", "overview", "progress", "refresh",
     "registry", "show", "store", "workers",
 ]  # fmt: skip
-WITH_PYDANTIC = ["schema"]
+WITH_PYDANTIC = ["index", "reader", "schema"]
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 
 
