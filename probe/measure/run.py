@@ -71,7 +71,8 @@ class Stack:
         here = [key for key in self.readings if key.block == index and key.host.startswith(self.label)]
         candidates = [key for key in here if key.name in CONTRIBUTIONS]
         for key in candidates:
-            if same(self.readings[key].reshape(term.tensor.shape), term.tensor):
+            held = self.readings[key]
+            if held.numel() == term.tensor.numel() and same(held.reshape(term.tensor.shape), term.tensor):
                 return Contribution(term, key.host.removeprefix(self.label).lstrip("."), key.name)
         raise ProbeError(
             f"Block {index} of {self.label}: derived from the run, it adds the output of {term.leaf!r}; declared, its "
@@ -80,7 +81,7 @@ class Stack:
         )
 
 
-CONTRIBUTIONS = ("attention_output", "mlp_output", "per_layer_output")
+CONTRIBUTIONS = ("attention_output", "mlp_output", "per_layer_output", "branch_output")
 """The names under which a family may declare a contribution to the stream."""
 
 
