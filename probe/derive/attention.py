@@ -16,6 +16,7 @@ import torch
 from ..standard.hosts import Attention
 from .declare import Declared, HostDraft
 from .find import Found, find, location
+from .modules import entering, has_matrix
 from .sites import Event, Recording, Site
 
 PRODUCTS = frozenset({"matmul", "bmm", "baddbmm", "einsum"})
@@ -40,7 +41,7 @@ class Interior:
     """The call of the shared interface."""
 
 
-def describe(recording: Recording, host: HostDraft, batch: int, projection: str | None) -> None:
+def describe(model: torch.nn.Module, recording: Recording, host: HostDraft, batch: int, projection: str | None) -> None:
     """Fill in an attention's values, sizes and names.
 
     Args:
@@ -51,8 +52,7 @@ def describe(recording: Recording, host: HostDraft, batch: int, projection: str 
     sites = recording.below(host.path)
     interior = _interior(recording, host.path, sites, batch)
     _declare(recording, host, sites, interior)
-    if projection is not None:
-        _premix(recording, host, interior, projection)
+    _premix(model, recording, host, interior, projection)
     _sizes(host, interior)
 
 
@@ -233,16 +233,56 @@ def _unshared(recording: Recording, sites: list[Site], tensor: torch.Tensor | No
     return tensor
 
 
-def _premix(recording: Recording, host: HostDraft, interior: Interior, projection: str) -> None:
-    heads = None if interior.outputs is None else int(interior.outputs.shape[2])
-    entering = next((s for s in recording.sites if s.place == (projection, (), "inputs")), None)
-    if entering is None or heads is None or entering.tensor.shape[-1] % heads:
+def _premix(
+    model: torch.nn.Module, recording: Recording, host: HostDraft, interior: Interior, projection: str | None
+) -> None:
+    """What the output projection takes; of a projection in several steps, what the first one takes."""
+    outputs = interior.outputs
+    if outputs is None:
         return
-    host.values["attention_premix"] = Declared(
-        "HeadOutputs", location(entering, host.path), str(Attention.attention_premix.description)
-    )
-    if projection.startswith(f"{host.path}."):
+    taken = entering(recording, projection) if projection is not None else None
+    if taken is None or taken.tensor.numel() != outputs.numel():
+        taken = _first_step(model, recording, host, outputs, taken)
+    elif projection is not None and projection.startswith(f"{host.path}."):
         host.aliases[projection.removeprefix(f"{host.path}.")] = "o_proj"
+    described = str(Attention.attention_premix.description)
+    if taken is None:
+        reason = "In this forward no module takes the heads' outputs side by side."
+        host.values["attention_premix"] = Declared("HeadOutputs", None, described, reason=reason)
+        return
+    side_by_side = outputs.flatten(-2)
+    axes = None
+    if taken.tensor.shape != side_by_side.shape:
+        axes = "(batch seq) num_heads head_dim" if taken.tensor.ndim == 3 else None
+        if axes is None and taken.tensor.ndim != 4:
+            return
+    host.values["attention_premix"] = Declared("HeadOutputs", location(taken, host.path), described, axes)
+
+
+def _first_step(
+    model: torch.nn.Module, recording: Recording, host: HostDraft, outputs: torch.Tensor, last: Site | None
+) -> Site | None:
+    """The input of a linear layer before the last one, of as many numbers as the heads give, side by side."""
+    until = float("inf") if last is None else last.order
+    steps = [
+        site
+        for site in recording.below(host.path)
+        if not site.steps
+        and site.side == "inputs"
+        and site.order <= until
+        and site.tensor.shape == outputs.flatten(-2).shape
+        and has_matrix(model.get_submodule(site.module))
+        and recording.once(site)
+    ]
+    attends = interior_order(recording, host.path)
+    after = [site for site in steps if site.order > attends]
+    return after[0] if after else None
+
+
+def interior_order(recording: Recording, path: str) -> float:
+    """When the last softmax or fused kernel inside a module ran."""
+    mixes = [event.order for event in recording.inside(path) if event.name in ("softmax", FUSED)]
+    return max(mixes, default=float("inf"))
 
 
 def _sizes(host: HostDraft, interior: Interior) -> None:

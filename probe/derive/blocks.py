@@ -41,25 +41,23 @@ def describe(
     Raises:
         Unlocated: a contribution has no location.
     """
+    recording.repeats = recording.calls[path, ()]
     block = HostDraft(path, "layer", "", "")
     draft = BlockDraft(index, path, [block])
-    _stream(recording, block, path, anatomy)
-    named: Counter[str] = Counter(NAMES[term.kind] for term in anatomy.terms if _has_name(term))
+    _stream(recording, block, path, anatomy, batch)
+    named: Counter[str] = Counter(NAMES.get(term.kind, "") for term in anatomy.terms if _main(term))
     for term in anatomy.terms:
         draft.hosts += _sublayer(model, recording, block, term, batch, named)
     return draft
 
 
-def _has_name(term: Term) -> bool:
-    return term.kind in NAMES and bool(term.hosts)
-
-
 def _host(path: str, term: Term, block: HostDraft, named: Counter[str]) -> HostDraft:
     """The host of a term: the module that computes it, the last layer where there is none, the block for a branch."""
     native = _main(term)
-    if term.kind not in NAMES or not native:
+    if not native or (term.kind not in NAMES and named[""] == 1):
         return block
-    name = NAMES[term.kind] if term.hosts and named[NAMES[term.kind]] == 1 else native
+    standard = NAMES.get(term.kind, "")
+    name = standard if standard and term.hosts and named[standard] == 1 else native
     return HostDraft(f"{path}.{native}", term.kind, name, native)
 
 
@@ -97,7 +95,7 @@ def _sublayer(
     projection = last_projection(model, recording, host.path, width)
     inner: list[HostDraft] = []
     if term.kind == "attention":
-        attention.describe(recording, host, batch, projection)
+        attention.describe(model, recording, host, batch, projection)
     elif term.kind == "mlp":
         mlp.describe(model, recording, host, projection, None if term.hosts else path)
     elif term.kind == "moe":
@@ -128,19 +126,19 @@ def _added(recording: Recording, path: str, term: Term, batch: int) -> Found | N
     return find(recording, [s for s in sites if s.side == "output"], added, "Residual", prefer=prefer)
 
 
-def _stream(recording: Recording, block: HostDraft, path: str, anatomy: BlockAnatomy) -> None:
+def _stream(recording: Recording, block: HostDraft, path: str, anatomy: BlockAnatomy, batch: int) -> None:
     """The points of the stream, and what the norms make of it."""
     first = entering(recording, path)
     last = leaving(recording, path)
     if first is None or last is None:
         raise Unlocated("the block takes or gives no tensor")
-    block.values["layer_input"] = Declared("Residual", location(first, path), str(Layer.layer_input.description))
+    block.values["layer_input"] = _point(first, path, str(Layer.layer_input.description), batch)
     mixing = next((term for term in anatomy.terms if term.kind in ("attention", "mixer")), None)
     feeding = next((term for term in anatomy.terms if term.kind in ("mlp", "moe")), None)
     if mixing is not None and mixing.pre_norm:
         _norm(recording, block, mixing.pre_norm, "attention_norm_output", str(Layer.attention_norm_output.description))
     if feeding is not None:
-        if len(anatomy.terms) > 1 and anatomy.topology == "sequential":
+        if len(anatomy.terms) > 1 and anatomy.topology == "sequential" and first.tensor.ndim == 3:
             _mid(recording, block, path, feeding)
         if feeding.pre_norm:
             _norm(recording, block, feeding.pre_norm, "mlp_norm_output", str(Layer.mlp_norm_output.description))
@@ -150,7 +148,15 @@ def _stream(recording: Recording, block: HostDraft, path: str, anatomy: BlockAna
                 block.values["mlp_input"] = Declared(
                     "Residual", location(given, path), str(Layer.mlp_input.description), _tokens(given)
                 )
-    block.values["layer_output"] = Declared("Residual", location(last, path), str(Layer.layer_output.description))
+    block.values["layer_output"] = _point(last, path, str(Layer.layer_output.description), batch)
+
+
+def _point(site: Site, path: str, description: str, batch: int) -> Declared:
+    """A point of the stream, which may have several lanes: on an axis before the last, or as the first axis."""
+    if site.tensor.ndim < 4:
+        return Declared("Residual", location(site, path), description, _tokens(site))
+    last = "lanes batch seq hidden_size" if site.tensor.shape[0] != batch else None
+    return Declared("ResidualLanes", location(site, path), f"{description}, in its lanes", last)
 
 
 def _tokens(site: Site) -> str | None:

@@ -40,6 +40,7 @@ def draft(model: torch.nn.Module, inputs: dict[str, Any]) -> Draft:
             found.append(blocks.describe(model, recording, path, index, wiring, ROWS))
         except blocks.Unlocated as error:
             raise blocks.Unlocated(f"block {index} ({type(stack[index]).__name__}): {error}") from error
+    recording.repeats = 1
     ends = tree.ends(model, recording, container, f"{container}.{len(stack) - 1}")
     names = {container: "layers", **ends.rename}
     return Draft(container, names, found, ends.root, ends.readout, ends.entering, scale, cap)

@@ -82,7 +82,10 @@ def envoys(model: torch.nn.Module, draft: Draft) -> dict[str, type[Host]]:
     found: dict[str, type[Host]] = {}
     for block in draft.blocks:
         for host in block.hosts:
-            native = type(model.get_submodule(host.path)).__name__
+            module = model.get_submodule(host.path)
+            native = type(module).__name__
+            for name in [name for name in host.values if hasattr(module, name)]:
+                del host.values[name]  # the module has something of that name, which stays reachable
             key = (native, tuple(sorted(host.values.items())), tuple(sorted(host.sizes.items())))
             if key not in made:
                 made[key] = _host_class(native, host)

@@ -24,7 +24,7 @@ def last_projection(model: torch.nn.Module, recording: Recording, host: str, wid
         and site.index == ()
         and site.tensor.shape[-1] == width
         and has_matrix(model.get_submodule(site.module))
-        and recording.calls[site.module, ()] == 1
+        and recording.once(site)
     ]
     return max(found, key=lambda site: site.order).module if found else None
 

@@ -24,6 +24,8 @@ class Routing:
         first: order of the first place that holds the choice.
         logits: the product that scored the experts.
         no_logits: why there is none.
+        dense: the operation that gives every expert a score for every token, zero where it was not chosen, where the
+            experts go by such scores and not by a choice.
     """
 
     size: torch.Size
@@ -37,6 +39,7 @@ class Routing:
     num_experts: int = 0
     logits: Event | None = None
     no_logits: str = ""
+    dense: str | None = None
 
     @property
     def top_k(self) -> int:
@@ -51,6 +54,8 @@ def route(model: torch.nn.Module, recording: Recording, within: str, size: torch
     found.first = _first(recording, within, found)
     found.logits, found.no_logits = _logits(recording, within, found)
     found.num_experts = _count(model, within, found)
+    if found.weight_tensor is None:
+        found.dense = _dense(recording, within, found)
     return found
 
 
@@ -64,7 +69,9 @@ def _called(recording: Recording, within: str, size: torch.Size) -> Routing | No
         if site.tensor.numel() != tokens * site.tensor.shape[-1]:
             continue
         beside = [s for s in recording.below(site.module) if s.place == site.place]
-        weights = next((s for s in beside if s.tensor.is_floating_point() and s.tensor.shape == site.tensor.shape), None)
+        weights = next(
+            (s for s in beside if s.tensor.is_floating_point() and s.tensor.shape == site.tensor.shape), None
+        )
         if weights is not None:
             given = leaving(recording, site.module)
             slots = (*size, -1)
@@ -74,7 +81,7 @@ def _called(recording: Recording, within: str, size: torch.Size) -> Routing | No
 
 
 def _chosen(recording: Recording, within: str, size: torch.Size) -> Routing | None:
-    """Experts that are no module of their own: the last top-k among scores of every token, as the run goes on with it."""
+    """Experts that are not called with a choice: the last top-k among every token's scores, as the run goes on with it."""
     tokens = size[0] * size[1]
     chosen = [
         event
@@ -110,6 +117,22 @@ def _looked_up(recording: Recording, within: str, choice: Event) -> torch.Tensor
     return None
 
 
+def _dense(recording: Recording, within: str, routing: Routing) -> str | None:
+    for site in recording.below(within):
+        held = site.tensor
+        if site.steps and site.side == "output" and site.order > routing.first and held.is_floating_point():
+            if held.numel() == routing.index_tensor[..., 0].numel() * routing.num_experts and held.ndim >= 2:
+                if held.shape[-1] == routing.num_experts and torch.equal(_kept(held, routing), held != 0):
+                    return site.steps[-1]
+    return None
+
+
+def _kept(held: torch.Tensor, routing: Routing) -> torch.Tensor:
+    """Which of a token's experts were chosen, in the shape of the scores."""
+    chosen = torch.zeros(*routing.size, routing.num_experts, dtype=torch.bool, device=held.device)
+    return chosen.scatter(-1, routing.index_tensor, True).reshape(held.shape)
+
+
 def _first(recording: Recording, within: str, routing: Routing) -> int:
     for site in recording.below(within):
         held = site.tensor
@@ -138,8 +161,8 @@ def _logits(recording: Recording, within: str, routing: Routing) -> tuple[Event 
         return None, "No product in this forward scores the experts."
     width, layer = int(products[-1].output.shape[-1]), products[-1].inside[-1].rpartition(".")[2]
     return None, (
-        f"The router scores keys, not experts: {layer} gives {width} numbers a token, and experts up to number {last} are "
-        "chosen by pairs of them."
+        f"The router has no number for each expert: {layer} gives {width} numbers a token, from which experts with numbers "
+        f"up to {last} are chosen."
     )
 
 

@@ -43,6 +43,7 @@ class Site:
         tensor: a copy.
         order: grows with the forward.
         called: the function that the last operation calls, None for an assignment or a module.
+        call: the how-manieth call of the module or operation it is of.
     """
 
     module: str
@@ -52,6 +53,7 @@ class Site:
     tensor: torch.Tensor
     order: int
     called: Any = None
+    call: int = 1
 
     @property
     def place(self) -> tuple[str, tuple[str, ...], str]:
@@ -79,19 +81,20 @@ class Recording:
     events: list[Event] = field(default_factory=list)
     calls: Counter[tuple[str, tuple[str, ...]]] = field(default_factory=Counter)
     """How often each module or operation ran."""
-    output: Any = None
+    repeats: int = 1
+    """How often the block that is looked at ran; the sites are those of its first call."""
 
     def below(self, module: str) -> list[Site]:
-        """The sites of a module and what is below it, in the order of the forward."""
-        return [site for site in self._by_top[module] if _within(site.module, module)]
+        """The sites of a module and what is below it, in the order of the forward, each as it was first passed."""
+        return [site for site in self._by_top[module] if site.call == 1 and _within(site.module, module)]
 
     def inside(self, module: str) -> list[Event]:
         """The events inside a module, in the order of the forward."""
         return [event for event in self.events if module in event.inside]
 
     def once(self, site: Site) -> bool:
-        """Whether the site is passed once in a forward, the only case in which it names one tensor."""
-        return all(self.calls[site.module, site.steps[:depth]] == 1 for depth in range(len(site.steps) + 1))
+        """Whether the site is passed once in each call of the block, the only case in which it names one tensor."""
+        return all(self.calls[site.module, site.steps[:depth]] == self.repeats for depth in range(len(site.steps) + 1))
 
     @property
     def _by_top(self) -> Mapping[str, list[Site]]:
@@ -174,7 +177,18 @@ class _Recorder(TorchFunctionMode):
         self._quiet = True
         for index, tensor in _tensors(held):
             self._order += 1
-            self.found.sites.append(Site(path, steps, side, index, tensor.detach().clone(), self._order, called))
+            self.found.sites.append(
+                Site(
+                    path,
+                    steps,
+                    side,
+                    index,
+                    tensor.detach().clone(),
+                    self._order,
+                    called,
+                    self.found.calls[path, steps],
+                )
+            )
         self._quiet = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

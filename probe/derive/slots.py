@@ -38,9 +38,8 @@ def outputs(
     return (best, "") if best is not None else (None, _reason(recording, routing, below, rows, routed, scale))
 
 
-def axes(site: Site, routing: Routing) -> Axes:
+def axes(site: Site) -> Axes:
     """How the operation holds the slots' outputs."""
-    del routing
     return Axes.parse(FORMS[4 - site.tensor.ndim], LAYOUTS["ExpertOutputs"].dims)
 
 
@@ -70,8 +69,8 @@ def _reason(
     for site in rows:
         if float((site.tensor.reshape(-1, total.numel()).sum(0) - total).abs().max()) <= 1e-3 * scale:
             return (
-                f"The slots' weighted outputs stand sorted by expert only, as the {len(routing.index_tensor.flatten())} "
-                f"rows of {site.steps[-1]}, and not by token and slot."
+                "The slots' weighted outputs stand sorted by expert only, as the rows of "
+                f"{site.steps[-1]}, and not by token and slot."
             )
     if routing.given is not None and routing.given.tensor.shape[-1] != routed.shape[-1]:
         width = int(routing.given.tensor.shape[-1])

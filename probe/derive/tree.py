@@ -129,6 +129,9 @@ def _next(sites: list[Site], order: int, tensor: torch.Tensor) -> Site | None:
     if not takes:
         return None
     first = min(takes, key=lambda s: s.order)
+    beside = [s for s in sites if s.place == first.place and s.call == first.call and s.tensor.is_floating_point()]
+    if len(beside) > 1:  # it takes more than the stream
+        return None
     gives = [s for s in sites if s.module == first.module and s.side == "output" and s.order > first.order]
     return min(gives, key=lambda s: s.order, default=None)
 

@@ -90,7 +90,7 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
     return Findings(run, measured, text, vision, [*facts(run), *map(_unkept, unusual)])
 
 
-CORE = frozenset({"block sum", "stream between blocks", "call", "next token"})
+CORE = frozenset({"block sum", "call", "next token"})
 """Identities that no family may break."""
 
 

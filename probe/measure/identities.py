@@ -148,20 +148,27 @@ def evaluate(run: Run, stack: Stack, checks: Iterable[Check]) -> list[Identity]:
         worst: dict[str, Worst] = {}
         for index in range(len(stack)) if check.of_blocks else (0,):
             forms = check.on(Block(run, stack, index)) if check.of_blocks else check.on_root(run)
-            form = _chosen(forms, relative)
+            form = _chosen(forms, relative, lenient=hasattr(run.model.family, "draft"))
             if form is not None:
                 worst.setdefault(form.expression, Worst()).add(index, form.pair, relative)
         found += [_identity(check, expression, errors, run) for expression, errors in worst.items()]
     return found
 
 
-def _chosen(forms: Iterable[Form], relative: float) -> Form | None:
-    """The first form that holds; the first of all where none does."""
+def _chosen(forms: Iterable[Form], relative: float, *, lenient: bool) -> Form | None:
+    """The first form that holds; the first of all where none does.
+
+    Where nothing was declared (``lenient``), a module that cannot be called as most families' are says nothing.
+    """
     first = None
-    for form in forms:
-        if fits(form.pair, relative):
-            return form
-        first = first or form
+    try:
+        for form in forms:
+            if fits(form.pair, relative):
+                return form
+            first = first or form
+    except (TypeError, RuntimeError):
+        if not lenient:
+            raise
     return first
 
 

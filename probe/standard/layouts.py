@@ -28,6 +28,7 @@ def _layouts(**axes: str) -> dict[str, Layout]:
 
 LAYOUTS = _layouts(
     Residual="batch seq hidden_size",
+    ResidualLanes="batch seq lanes hidden_size",
     Logits="batch seq vocab_size",
     NextTokenProbs="batch vocab_size",
     Tokens="batch seq",

@@ -141,16 +141,18 @@ def _final_norm(run: Run) -> Iterator[Form]:
         return
     norm = getattr(run.model, "norm", None)
     if norm is not None:
+        if last.shape != read.shape:
+            return
         normed = call_module(run, norm._module, last)
         yield Form("norm(layers[-1].layer_output) == final_norm_output", (normed, read))
-        if normed.shape == read.shape:
-            factor = float((normed * read).sum() / normed.square().sum())
-            yield Form("c * norm(layers[-1].layer_output) == final_norm_output", (factor * normed, read))
+        factor = float((normed * read).sum() / normed.square().sum())
+        yield Form("c * norm(layers[-1].layer_output) == final_norm_output", (factor * normed, read))
         return
     written, made = "layers[-1].layer_output", last
     for path in _readout_path(run)[:-1]:
         written, made = f"{path}({written})", call_module(run, run.model.get(path)._module, made)
-    yield Form(f"{written} == final_norm_output", (made, read))
+    if made.shape == read.shape:
+        yield Form(f"{written} == final_norm_output", (made, read))
 
 
 def _readout_path(run: Run) -> tuple[str, ...]:
@@ -175,9 +177,7 @@ def _head(run: Run) -> Iterator[Form]:
 
 def _readout(run: Run) -> Pair | None:
     last = _last(run)
-    if last is None:
-        return None
-    if hasattr(run.model.family, "draft") and not _readout_path(run):
+    if last is None or (hasattr(run.model.family, "draft") and not _readout_path(run)):
         return None
     with torch.no_grad():
         return run.model.project_on_vocab(last.to(run.dtype)).float(), run.root("logits")

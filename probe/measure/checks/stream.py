@@ -7,7 +7,7 @@ from functools import partial
 
 from ..edits import factor_value
 from ..identities import Block, Check, Form, Pair
-from ..nodes import Node, children, has_stream, places
+from ..nodes import Node, NormNode, ProductNode, children, has_stream, places
 from ..norms import is_norm
 from ..run import Stack
 from ..sums import text, value
@@ -34,7 +34,9 @@ def _continues(block: Block) -> Pair | None:
 def _first_norm(block: Block) -> Iterator[Form]:
     entering, normed = block.value("", "layer_input"), block.value("", "attention_norm_output")
     term = first(block, "attention", "mixer")
-    if entering is not None and normed is not None and term is not None and term.pre_norm is not None:
+    if entering is None or normed is None or entering.shape != normed.shape:
+        return
+    if term is not None and term.pre_norm is not None:
         norm = term.pre_norm
         yield Form(f"{norm}(layer_input) == attention_norm_output", (block.apply(norm, entering), normed))
         for before, module in block.module.named_children():
@@ -46,19 +48,19 @@ def _first_norm(block: Block) -> Iterator[Form]:
 def _mid(block: Block) -> Iterator[Form]:
     """The part of the block's sum that the MLP's term is added to."""
     entering, mid = block.value("", "layer_input"), block.value("", "layer_mid")
-    feeding = first(block, "mlp", "moe")
-    if entering is None or mid is None or feeding is None:
-        return
     anatomy = block.stack.anatomy[block.index]
-    before = _before(anatomy.tree, anatomy.terms.index(feeding))
     contributions = block.stack.contributions[block.index]
     terms = [block.value(c.host, c.name) for c in contributions]
     held = [term for term in terms if term is not None]
-    if before is None or len(held) < len(terms):
+    if entering is None or mid is None or len(held) < len(terms):
         return
     number = partial(factor_value, block.stack, block.index)
-    written = text(before, "layer_input", [c.name for c in contributions])
-    yield Form(f"{written} == layer_mid", (value(before, entering, held, number, block.apply), mid))
+    for place, term in enumerate(anatomy.terms):
+        node = _before(anatomy.tree, place) if term.kind in ("mlp", "moe") else None
+        while node is not None:  # where what the MLP reads is scaled or normed before its term is added
+            written = text(node, "layer_input", [c.name for c in contributions])
+            yield Form(f"{written} == layer_mid", (value(node, entering, held, number, block.apply), mid))
+            node = node.of if isinstance(node, (ProductNode, NormNode)) else None
 
 
 def _before(tree: Node, place: int) -> Node | None:
