@@ -81,7 +81,7 @@ def _called(recording: Recording, within: str, size: torch.Size) -> Routing | No
 
 
 def _chosen(recording: Recording, within: str, size: torch.Size) -> Routing | None:
-    """Experts that are not called with a choice: the last top-k among every token's scores, as the run goes on with it."""
+    """Experts not called with a choice: the last top-k among every token's scores, as the run goes on with it."""
     tokens = size[0] * size[1]
     chosen = [
         event
@@ -161,8 +161,8 @@ def _logits(recording: Recording, within: str, routing: Routing) -> tuple[Event 
         return None, "No product in this forward scores the experts."
     width, layer = int(products[-1].output.shape[-1]), products[-1].inside[-1].rpartition(".")[2]
     return None, (
-        f"The router has no number for each expert: {layer} gives {width} numbers a token, from which experts with numbers "
-        f"up to {last} are chosen."
+        f"The router has no number for each expert: {layer} gives {width} numbers a token, from which experts "
+        f"up to number {last} are chosen."
     )
 
 

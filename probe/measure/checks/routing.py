@@ -83,12 +83,13 @@ def choice(block: Block, host: str) -> Iterator[Form]:
     if logits is None or indices is None:
         return
     experts = count(block, host, logits)
-    yield Form("topk(router_logits) == expert_indices", chosen(logits[..., :experts], indices))
     for name, table in _tables(block, host, indices.shape[-1]):
         ids = block.run.inputs.get("input_ids")
         if isinstance(ids, torch.Tensor) and int(ids.max()) < table.shape[0]:
             yield Form(f"{name}[input_ids] == expert_indices", (table[ids].float(), indices.float()))
-    plain = list(scored(block, host, logits[..., :experts] if experts < logits.shape[-1] else logits))
+    if experts < logits.shape[-1]:
+        yield from _skipping(block, host, logits, indices, experts)
+    plain = list(scored(block, host, logits[..., :experts]))
     biased = [
         (f"{written} + {name}", scores + bias)
         for name, bias in vectors(block, host, experts)
@@ -96,10 +97,9 @@ def choice(block: Block, host: str) -> Iterator[Form]:
     ]
     for written, scores in biased:
         yield Form(f"topk({written}) == expert_indices", chosen(scores, indices))
+    yield Form("topk(router_logits) == expert_indices", chosen(plain[0][1], indices))
     for written, scores in (*biased, *plain):
         yield from _grouped(written, scores, indices)
-    if experts < logits.shape[-1]:
-        yield from _skipping(block, host, logits, indices, experts)
 
 
 def chosen(scores: torch.Tensor, indices: torch.Tensor) -> Pair:
@@ -164,6 +164,10 @@ def weights(block: Block, host: str) -> Iterator[Form]:
         return
     plain = list(_weighted(block, host, logits, indices))
     scales = list(vectors(block, host, count(block, host, logits)))
+    if count(block, host, logits) < logits.shape[-1]:
+        skipped = (held == 0) & (indices == 0)
+        for written, made in plain:
+            yield Form(f"{written} == expert_weights, 0 past the last expert", (made.masked_fill(skipped, 0), held))
     for written, made in plain:
         yield Form(f"{written} == expert_weights", (made, held))
     for written, made in plain:
@@ -178,10 +182,6 @@ def weights(block: Block, host: str) -> Iterator[Form]:
     for written, made in plain:
         factor = float((made * held).sum() / made.square().sum().clamp_min(1e-30))
         yield Form(f"c * {written} == expert_weights", (factor * made, held))
-    if count(block, host, logits) < logits.shape[-1]:
-        for written, made in plain:
-            skipped = (held == 0) & (indices == 0)
-            yield Form(f"{written} == expert_weights, 0 past the last expert", (made.masked_fill(skipped, 0), held))
 
 
 def _weighted(block: Block, host: str, logits: torch.Tensor, indices: torch.Tensor) -> Iterator[Written]:
