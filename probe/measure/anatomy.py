@@ -25,6 +25,15 @@ from .symbols import BlockTrace, Symbols
 
 Topology = Literal["sequential", "parallel"]
 
+PREFIXES: dict[Kind, str] = {
+    "attention": "attention",
+    "mixer": "attention",
+    "mlp": "mlp",
+    "moe": "mlp",
+    "branch": "branch",
+}
+"""How the gates of a contribution begin, by its kind: as the contribution's standard name does."""
+
 
 @dataclass(frozen=True)
 class Term:
@@ -134,33 +143,29 @@ def _interpret(block: torch.nn.Module, trace: BlockTrace, index: int) -> BlockAn
     tree = assembly.node(trace.output)
     if not carries_stream(trace.output) and len(assembly.terms) < 2:
         raise Underivable(f"{name} returns what one of its modules computed, and adds it to nothing")
-    walked = [_walked(block, trace, expression, assembly) for expression in assembly.terms]
-    order = sorted(range(len(walked)), key=lambda place: order_of(assembly.terms[place]))
-    tree = ordered(tree, order)
-    paths = [walked[place] for place in order]
-    kinds = _kinds([path for path, _ in paths])
-    prefixes = ["attention" if kind in ("attention", "mixer") else "mlp" for kind, _ in kinds]
-    prefixes = [kind if kind == "branch" else prefix for (kind, _), prefix in zip(kinds, prefixes, strict=True)]
-    tree, gates = named(tree, assembly.gates, prefixes)
+    order = sorted(range(len(assembly.terms)), key=lambda place: order_of(assembly.terms[place]))
+    expressions = [assembly.terms[place] for place in order]
+    walked = [_walked(block, trace, expression, assembly) for expression in expressions]
+    kinds = _kinds([path for path, _ in walked])
+    tree, gates = named(ordered(tree, order), assembly.gates, [PREFIXES[kind] for kind, _ in kinds])
     own = _own_factors(tree)
     found = []
-    for place, ((path, reads), (kind, hosts)) in enumerate(zip(paths, kinds, strict=True)):
-        expression = assembly.terms[order[place]]
-        leaf, element, tensor = _held(block, expression)
+    for place, ((path, reads), (kind, hosts)) in enumerate(zip(walked, kinds, strict=True)):
+        leaf, element, tensor = _held(block, expressions[place])
         factors = own.get(place, [])
         found.append(
             Term(
-                leaf,
-                hosts,
-                kind,
-                path.before or _stream_norm(trace.output, reads),
-                path.after,
-                tuple(factor for factor in factors if factor.kind != "gate"),
-                reads,
-                tensor,
-                order_of(expression),
-                element,
-                tuple(factor.name for factor in factors if factor.kind == "gate"),
+                leaf=leaf,
+                hosts=hosts,
+                kind=kind,
+                pre_norm=path.before or _stream_norm(trace.output, reads),
+                post_norm=path.after,
+                factors=tuple(factor for factor in factors if factor.kind != "gate"),
+                reads=reads,
+                tensor=tensor,
+                order=order_of(expressions[place]),
+                element=element,
+                gates=tuple(factor.name for factor in factors if factor.kind == "gate"),
             )
         )
     points = {id(term.reads) for term in found}
