@@ -65,7 +65,8 @@ def _main(term: Term) -> str:
     """Native path of the module that stands for the term."""
     if not term.hosts:
         return term.leaf
-    return term.hosts[-1] if len(term.hosts) > 1 else term.hosts[0]
+    standard = NAMES.get(term.kind)
+    return standard if standard in term.hosts else term.hosts[-1]
 
 
 def _sublayer(

@@ -124,10 +124,10 @@ class _Recorder(TorchFunctionMode):
 
     def module(self, path: str, module: torch.nn.Module, *, operations: bool) -> None:
         """Replace a module's forward by one that reports."""
-        body = module.forward
+        body = types.MethodType(type(module).forward, module)
         if operations:
             try:
-                body, _ = instrument(module.forward, self._op(path, ()))
+                body, _ = instrument(body, self._op(path, ()))
             except SourceNotAvailable:
                 pass
 
@@ -176,6 +176,8 @@ class _Recorder(TorchFunctionMode):
     def _keep(self, path: str, steps: tuple[str, ...], side: str, held: Any, called: Any = None) -> None:
         self._quiet = True
         for index, tensor in _tensors(held):
+            if isinstance(tensor, torch.nn.Parameter):
+                continue
             self._order += 1
             self.found.sites.append(
                 Site(
@@ -239,6 +241,7 @@ def recorder(model: torch.nn.Module, opened: Iterable[str]) -> Iterator[Recordin
         opened: paths below which the operations report too.
     """
     recording = _Recorder()
+    before = {path: module.__dict__.get("forward") for path, module in model.named_modules()}
     prefixes = tuple(opened)
     every = [(path, module) for path, module in model.named_modules() if not isinstance(module, torch.nn.ModuleList)]
     for path, module in every:
@@ -251,3 +254,5 @@ def recorder(model: torch.nn.Module, opened: Iterable[str]) -> Iterator[Recordin
         for path, module in every:
             if path:
                 module.__dict__.pop("forward", None)
+                if before[path] is not None:
+                    module.__dict__["forward"] = before[path]

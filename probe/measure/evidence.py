@@ -32,10 +32,11 @@ class Stackwise:
 
 def built(blocks: Sequence[Any], layer_types: Sequence[str]) -> Stackwise:
     """The signature of each block: its layer type, and the path, class and parameter names of every module in it."""
-    return Stackwise(tuple((kind, _tree(block._module)) for block, kind in zip(blocks, layer_types, strict=True)))
+    return Stackwise(tuple((kind, signature(block._module)) for block, kind in zip(blocks, layer_types, strict=True)))
 
 
-def _tree(block: torch.nn.Module) -> Signature:
+def signature(block: torch.nn.Module) -> Signature:
+    """What two blocks share that are built alike: the path, class and parameter names of every module in them."""
     return tuple(
         (
             path,

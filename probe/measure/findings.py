@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from .. import experiments
 from ..checkpoints import load, targets
+from ..derive import contradictions
 from ..errors import ProbeError
 from ..experiments.facts import facts
 from ..schema import Experiment, Fact, Identity, Shape
@@ -67,6 +68,9 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
     say("reading every value", 0.2)
     run = measure(model)
     held = held_shapes(run)
+    if model.loaded.target.kind == "tiny" and not hasattr(model.family, "draft"):
+        say("comparing with what is derived", 0.3)
+        _refuse_contradicted(run)
     say("evaluating identities", 0.35)
     text_identities, vision_identities = all_identities(run)
     unusual: list[Identity] = []
@@ -102,6 +106,17 @@ def _usual(found: Sequence[Identity]) -> tuple[list[Identity], list[Identity]]:
     """
     keeps = [identity for identity in found if identity.holds or identity.name in CORE]
     return keeps, [identity for identity in found if identity not in keeps]
+
+
+def _refuse_contradicted(run: Run) -> None:
+    """Compare what the family module declares with what its twin's run shows."""
+    found = list(contradictions(run))
+    if found:
+        target = run.model.loaded.target
+        raise ProbeError(
+            f"{target.family}, {target.id}: {'; '.join(found)}. Correct families/{target.family}.py, or the derivation.",
+            status=3,
+        )
 
 
 def _unkept(identity: Identity) -> Fact:

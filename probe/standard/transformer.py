@@ -28,6 +28,7 @@ class StandardizedTransformer(TransformersModel, Host):
     Args:
         checkpoint: what :func:`probe.checkpoints.load` returned, or a name it can load: a Hub id, a local directory,
             a GGUF file.
+        family: what stands for the family's module; None is the module, or what is derived where there is none.
         load: passed on to :func:`probe.checkpoints.load` for a name, e.g. ``attn="sdpa"``, ``device="cuda"``.
 
     Raises:
@@ -69,14 +70,14 @@ class StandardizedTransformer(TransformersModel, Host):
         formula="list(tensor.shape[:2])",
     )
 
-    def __init__(self, checkpoint: Loaded | str, **load: Any) -> None:
+    def __init__(self, checkpoint: Loaded | str, *, family: Any = None, **load: Any) -> None:
         if isinstance(checkpoint, str):
             from ..checkpoints import load as load_checkpoint
             from ..checkpoints import resolve
 
             checkpoint = load_checkpoint(resolve(checkpoint), **load)
         self.loaded = checkpoint
-        self.family = family_of(checkpoint)
+        self.family = family or family_of(checkpoint)
         if own := getattr(self.family, "ROOT", None):
             self.__class__ = type(type(self).__name__, (type(self),), dict(own))
         self._call_size: tuple[int, int] | None = None

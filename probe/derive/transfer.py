@@ -1,0 +1,79 @@
+"""The default family of a build from a config: nothing runs on meta, so what a twin's run showed is carried over.
+
+A block of the checkpoint takes over the hosts of the twin's block that is built like it. A size carries over as the
+config entry or the module's attribute that says the same on the twin; a size that none says is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import registry
+from ..errors import ProbeError
+from .declare import BlockDraft, Draft, HostDraft
+from .family import default_family
+from .speakers import said, speaker
+
+if TYPE_CHECKING:
+    from ..checkpoints import Loaded
+
+
+def transferred(loaded: Loaded) -> Any:
+    """The default family of a build from a config, from the first of its family's twins that is built like it.
+
+    Raises:
+        ProbeError: no twin has its class and a block like each of its blocks.
+    """
+    from ..checkpoints import targets
+    from ..measure.findings import twin
+
+    family = loaded.target.family
+    for target in targets(family):
+        if target.kind != "tiny":
+            continue
+        model = twin(family, target.id)
+        drafted = None if type(model._module) is not type(loaded.module) else _moved(model, loaded.module)
+        if drafted is not None:
+            known = registry.get(family)
+            return default_family(known.name, known.title, known.checkpoints, loaded.module, drafted)
+    raise ProbeError(
+        f"No tiny twin of {family} has the class {type(loaded.module).__name__} and a block like each of those of "
+        f"{loaded.target.id}, so nothing that a run showed carries over to it."
+    )
+
+
+def _moved(twin: Any, model: torch.nn.Module) -> Draft | None:
+    """The twin's draft on the larger model; None where a block of it is built like none of the twin's."""
+    from ..measure.evidence import signature
+
+    draft: Draft = twin.family.draft
+    try:
+        stack = model.get_submodule(draft.container)
+    except AttributeError:
+        return None
+    first: dict[Any, BlockDraft] = {}
+    for block in draft.blocks:
+        first.setdefault(signature(twin._module.get_submodule(block.path)), block)
+    blocks = []
+    for index, module in enumerate(stack.children()):
+        like = first.get(signature(module))
+        if like is None:
+            return None
+        blocks.append(_block(twin._module, model, like, index, f"{draft.container}.{index}"))
+    return replace(draft, blocks=blocks)
+
+
+def _block(twin: torch.nn.Module, model: torch.nn.Module, like: BlockDraft, index: int, path: str) -> BlockDraft:
+    hosts = []
+    for host in like.hosts:
+        at = path + host.path.removeprefix(like.path)
+        sizes = {
+            name: found
+            for name, size in host.sizes.items()
+            if (found := said(name, size, speaker(twin, host.path), speaker(model, at))) is not None
+        }
+        hosts.append(HostDraft(at, host.role, host.name, host.native, host.values, sizes, host.aliases))
+    return BlockDraft(index, path, hosts)
