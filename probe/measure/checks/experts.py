@@ -33,6 +33,8 @@ def forms(block: Block, host: str) -> Iterator[Form]:
                 right = "routed_output"
             if made is not None and made.numel() == pair[1].numel():
                 yield Form(f"{left} == {right}", (made.view_as(pair[1]), pair[1]))
+        if outputs is None:
+            yield from _narrow(block, host, path, module, indices, weights, routed)
     entering = block.value("", "mlp_input")
     for function in _activations(block, host) if entering is not None else ():
         yield from _stacks(block, host, function, entering, indices, weights, routed)
@@ -57,6 +59,30 @@ def _entering(block: Block, host: str) -> Iterator[routing.Written]:
         for name, child in part.named_children() if part is not None else ():
             if given and is_norm(child, given[0][1].shape[-1]):
                 yield from ((f"{name}({written})", block.apply(child, tensor)) for written, tensor in given[:3])
+
+
+def _narrow(
+    block: Block,
+    host: str,
+    path: str,
+    module: torch.nn.Module,
+    indices: torch.Tensor,
+    weights: torch.Tensor,
+    routed: torch.Tensor,
+) -> Iterator[Form]:
+    """Experts in a narrower width, between two linear layers of the mixture."""
+    entering, host_module = block.value("", "mlp_input"), block.part(host)
+    if entering is None or host_module is None:
+        return
+    linear = [(name, part) for name, part in host_module.named_children() if isinstance(part, torch.nn.Linear)]
+    for (first, into), (second, out) in permutations(linear, 2):
+        if into.out_features != out.in_features or into.in_features != entering.shape[-1]:
+            continue
+        narrow = block.apply(into, entering).flatten(0, 1)
+        made = _call(block, module, narrow, indices.flatten(0, 1), weights.flatten(0, 1))
+        if made is not None and out.out_features == routed.shape[-1]:
+            written = f"{second}({path}({first}(mlp_input), expert_indices, expert_weights)) == routed_output"
+            yield Form(written, (block.apply(out, made).view_as(routed), routed))
 
 
 def _call(
