@@ -98,7 +98,7 @@ def prepare(options: Options, count: int = 1) -> None:
         os.environ["OMP_NUM_THREADS"] = "1"
         os.environ["PROBE_THREADS"] = str(max(1, (os.cpu_count() or 1) // count))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     if options.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"

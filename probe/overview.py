@@ -79,7 +79,9 @@ def _recorded(family: str, name: str, kind: str | None) -> Entry:
     path = store.record_path(family, name)
     if (fault := store.fault(path)) is not None:
         return Entry(name, kind, fault=fault)
-    return Entry(name, store.read_json(path)["checkpoint"].get("kind", kind), record=True)
+    if kind != "tiny":  # a build's record may be of real weights, and what is no target may be of anything
+        kind = store.read_json(path)["checkpoint"].get("kind", kind)
+    return Entry(name, kind, record=True)
 
 
 def _table(rows: Sequence[tuple[registry.Family, list[Entry]]]) -> list[str]:

@@ -102,6 +102,14 @@ def test_what_the_tables_name_exists() -> None:
     assert set(sources.NO_DECODER) <= set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
+def test_the_families_table_agrees_with_transformers() -> None:
+    classes, table = factory.classes(), registry.table()
+    assert set(table) <= set(classes)
+    assert {name: row.class_name or classes[name] for name, row in table.items()} == {n: classes[n] for n in table}
+    assert {row.group for row in table.values()} == {"text", "text-in-wrapper"}
+    assert all(bool(row.wrapper) == (row.group == "text-in-wrapper") for row in table.values())
+
+
 def test_lock_holds_the_twins_and_no_others() -> None:
     assert sorted(json.loads(pins.LOCK.read_text())) == sorted(f"{m}/{n}" for m, n in TWINS)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from probe import fingerprint, registry, store
+from probe import fingerprint, installed, registry, store
 from tests.cli.conftest import World
 from tests.conftest import ROOT
 
@@ -89,6 +89,79 @@ def test_an_unrelated_change_does_not(world: World, code: Path, change: Callable
     change(world, code)
     world.run("alpha_text")
     assert world.probed() == []
+
+
+MODULE = "TITLE = 'G'\nCHECKPOINTS = ()\nTWINS = {}\n"
+ROW = "gamma_text\tGammaForCausalLM\ttext\t\t\torg/gamma-big\n"
+HEAD = "model_type\tclass\tgroup\twrapper\ttitle\tcheckpoints\n"
+
+
+@pytest.fixture
+def table(world: World, code: Path) -> Path:
+    """A family without a module: its row of the table, and its pins."""
+    (code / "checkpoints" / "factory" / "lock.json").write_text('{"gamma_text/tiny": 1, "delta_text/tiny": 1}')
+    path = world.families / "families.tsv"
+    path.write_text(HEAD + ROW)
+    return path
+
+
+ROWS: dict[str, tuple[bool, Callable[[World, Path, Path], object]]] = {
+    "its row": (True, lambda world, code, table: table.write_text(HEAD + ROW.replace("org/gamma-big", "org/gamma"))),
+    "its title": (True, lambda world, code, table: table.write_text(HEAD + ROW.replace("\t\t\t", "\t\tG\t"))),
+    "its twins": (
+        True,
+        lambda world, code, table: (world.families / "twins.json").write_text('{"gamma_text": {"tiny": "org__x"}}'),
+    ),
+    "its pin": (
+        True,
+        lambda world, code, table: (code / "checkpoints" / "factory" / "lock.json").write_text(
+            '{"gamma_text/tiny": 2}'
+        ),
+    ),
+    "its config": (
+        True,
+        lambda world, code, table: (world.families / "configs" / "org__gamma-big.json").write_text("1"),
+    ),
+    "a module of its name": (
+        True,
+        lambda world, code, table: (world.families / "gamma_text.py").write_text(MODULE),
+    ),
+    "the plumbing": (True, lambda world, code, table: _add(world.families / "_shared.py")),
+    "another row": (False, lambda world, code, table: _add(table, ROW.replace("gamma", "delta"))),
+    "another pin": (
+        False,
+        lambda world, code, table: (code / "checkpoints" / "factory" / "lock.json").write_text(
+            '{"gamma_text/tiny": 1}'
+        ),
+    ),
+    "another's twins": (
+        False,
+        lambda world, code, table: (world.families / "twins.json").write_text('{"delta_text": {"tiny": "org__x"}}'),
+    ),
+    "a family with a module": (False, lambda world, code, table: _add(world.families / "alpha_text.py")),
+}
+
+
+@pytest.mark.parametrize(("counts", "change"), ROWS.values(), ids=ROWS)
+def test_what_counts_of_a_family_without_a_module(
+    world: World, code: Path, table: Path, counts: bool, change: Callable[[World, Path, Path], object]
+) -> None:
+    world.run("gamma_text")
+    assert len(world.probed()) == 3
+    assert "3 records current" in world.run("gamma_text").out
+    change(world, code, table)
+    world.run("gamma_text")
+    assert bool(world.probed()) == counts
+
+
+def test_what_families_share_is_read_once(world: World, code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run("alpha_text")
+    world.run("beta_text")
+    calls: list[int] = []
+    read = fingerprint._code
+    monkeypatch.setattr(fingerprint, "_code", lambda: calls.append(1) or read())
+    assert "beta_text: 3 records current" in world.run("--all").out
+    assert calls == [1]
 
 
 def test_an_imported_family_counts(world: World, code: Path) -> None:
@@ -185,3 +258,32 @@ def test_a_warm_run_is_light_and_quick(tmp_path: Path, monkeypatch: pytest.Monke
 
     extra = [cost("-m", "probe", family) - cost("-c", "pass") for _ in range(5)]
     assert min(extra) < 0.4, extra  # CPU time, which a busy machine changes little; importing torch alone takes more
+
+
+def test_a_warm_run_of_every_family_is_light_and_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All decoders of transformers, a record of usual size each: no library is imported, and little CPU time taken."""
+    monkeypatch.setenv("PROBE_RECORDS", str(tmp_path / "records"))
+    monkeypatch.setenv("PROBE_CACHE", str(tmp_path / "cache"))
+    options = {"dtype": None, "device": "cpu", "attn": None}
+    shared = fingerprint.Surroundings(options)
+    text = store.canonical({"filler": "x" * 80_000})
+    for family in registry.names():
+        folder = store.record_path(family, "tiny").parent
+        folder.mkdir(parents=True)
+        (folder / "tiny.json").write_text(text)
+        fingerprint.write(family, options, fingerprint.Stamp(shared.inputs(family), {"tiny": store.digest(text)}))
+    known = store.canonical({"key": installed._key(), "decoders": {}})
+    store.write_all({store.cache_dir() / "decoders.json": known})
+
+    look = (
+        "import sys; from probe.cli import main; status = main(['--all']);"
+        "print(sorted({'torch', 'numpy', 'pydantic', 'transformers', 'tqdm'} & set(sys.modules)), status)"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shown = subprocess.run([sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    count = len(registry.names())
+    assert count >= 150
+    assert shown.splitlines() == [f"{count} families: {count} records current; --force probes again.", "[] 0"]
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent < 1.5, spent
