@@ -261,7 +261,7 @@ def test_a_warm_run_is_light_and_quick(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 STAMP_ALL = """
-from probe import fingerprint, registry, store
+from probe import fingerprint, installed, registry, store
 options = {"dtype": None, "device": "cpu", "attn": None}
 shared = fingerprint.Surroundings(options)
 text = store.canonical({"filler": "x" * 80_000})
