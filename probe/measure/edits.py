@@ -17,7 +17,7 @@ from .anatomy import held_value
 from .nodes import Factor
 from .run import Run, Stack
 from .sums import multiplier
-from .trace import Key, Worker, by_host_and_name, repeat
+from .trace import Inputs, Key, Worker, by_host_and_name, repeat
 from .trace import run as run_workers
 
 CONTROLS = 2
@@ -45,6 +45,11 @@ class Effect:
             return None
         return self.logits > 8 * self.noise + 1e-7 * self.scale
 
+    @property
+    def mixed(self) -> bool:
+        """Whether unedited rows of one batch differ by more than rounding: the model mixes the rows of a batch."""
+        return self.noise is not None and self.noise > 1e-2 * self.scale
+
 
 def edit_all(run: Run) -> dict[Key, Effect]:
     """Edit every writable value, a row each: on every block of a twin, on three blocks of real weights.
@@ -58,6 +63,8 @@ def edit_all(run: Run) -> dict[Key, Effect]:
     effects: dict[Key, Effect] = {}
     for start in range(0, len(plan), MAX_ROWS):
         effects |= _batch(run, plan[start : start + MAX_ROWS])
+    if any(effect.mixed for effect in effects.values()):
+        effects = _one_by_one(run, plan)
     for key, error in _exact(run).items():
         effects[key] = replace(effects.get(key, Effect(None, None)), exact=error)
     return effects
@@ -88,18 +95,34 @@ def _hosts(run: Run) -> dict[tuple[str, int | None], Host]:
 def _batch(run: Run, plan: list[Key]) -> dict[Key, Effect]:
     rows = {key: CONTROLS + index for index, key in enumerate(plan)}
     total = CONTROLS + len(plan)
-    logits: list[torch.Tensor] = []
     groups = by_host_and_name(run.model, lambda key: key in rows)
-    workers = [_editor(hosts, rows, total) for hosts in groups.values()]
+    seen = _logits(run, repeat(run.inputs, total), [_editor(hosts, rows, total) for hosts in groups.values()])
+    scale = float(seen[0].abs().max())
+    noise = float((seen[1] - seen[0]).abs().max())
+    return {key: Effect(float((seen[row] - seen[0]).abs().max()), noise, scale=scale) for key, row in rows.items()}
+
+
+def _one_by_one(run: Run, plan: list[Key]) -> dict[Key, Effect]:
+    """Each edit in a forward of its own, for a model whose rows of a batch are not independent."""
+    reference, again = _logits(run, run.inputs, []), _logits(run, run.inputs, [])
+    scale, noise = float(reference.abs().max()), float((again - reference).abs().max())
+    effects = {}
+    for key in plan:
+        host = run.model if key.host == "model" else _host(run, key)
+        moved = _logits(run, run.inputs, [_editor([(key, host)], {key: 0}, 1)]) - reference
+        effects[key] = Effect(float(moved.abs().max()), noise, scale=scale)
+    return effects
+
+
+def _logits(run: Run, inputs: Inputs, workers: list[Worker]) -> torch.Tensor:
+    """``[batch, seq, vocab_size]`` of a forward with these edits."""
+    logits: list[torch.Tensor] = []
 
     def keep_logits() -> None:
         logits.append(run.model.logits.detach().float().clone())
 
-    run_workers(run.model, repeat(run.inputs, total), [*workers, keep_logits])
-    (seen,) = logits
-    scale = float(seen[0].abs().max())
-    noise = float((seen[1] - seen[0]).abs().max())
-    return {key: Effect(float((seen[row] - seen[0]).abs().max()), noise, scale=scale) for key, row in rows.items()}
+    run_workers(run.model, inputs, [*workers, keep_logits])
+    return logits[0]
 
 
 def _editor(hosts: list[tuple[Key, Host]], rows: dict[Key, int], total: int) -> Worker:

@@ -143,16 +143,39 @@ class Worst:
 def evaluate(run: Run, stack: Stack, checks: Iterable[Check]) -> list[Identity]:
     """Evaluate checks on every block of ``stack``; a check that applies to no block is left out."""
     relative = RELATIVE.get(run.dtype, RELATIVE[torch.float32])
+    lenient = hasattr(run.model.family, "draft")
     found = []
     for check in checks:
         worst: dict[str, Worst] = {}
+        taken: dict[int, Form] = {}
         for index in range(len(stack)) if check.of_blocks else (0,):
             forms = check.on(Block(run, stack, index)) if check.of_blocks else check.on_root(run)
-            form = _chosen(forms, relative, lenient=hasattr(run.model.family, "draft"))
+            form = _chosen(forms, relative, lenient=lenient)
             if form is not None:
-                worst.setdefault(form.expression, Worst()).add(index, form.pair, relative)
+                taken[index] = form
+        if len({form.expression for form in taken.values()}) > 1:
+            taken = _agreed(check, taken, run, stack, relative, lenient=lenient)
+        for index, form in taken.items():
+            worst.setdefault(form.expression, Worst()).add(index, form.pair, relative)
         found += [_identity(check, expression, errors, run) for expression, errors in worst.items()]
     return found
+
+
+def _agreed(
+    check: Check, taken: dict[int, Form], run: Run, stack: Stack, relative: float, *, lenient: bool
+) -> dict[int, Form]:
+    """The forms of blocks that took different ones, in as few expressions as hold: on one block some hold by chance."""
+    wanted = {form.expression for form in taken.values()}
+    holding: dict[int, dict[str, Form]] = {}
+    for index in taken:
+        same = [(form.expression, form) for form in _all(check.on(Block(run, stack, index)), lenient=lenient)]
+        holding[index] = {text: form for text, form in same if text in wanted and fits(form.pair, relative)}
+    agreed = {index: form for index, form in taken.items() if not holding[index]}
+    while left := [index for index in taken if index not in agreed]:
+        reach = {text: sum(text in holding[index] for index in left) for index in left for text in holding[index]}
+        best = max(reach, key=lambda text: reach[text])
+        agreed |= {index: holding[index][best] for index in left if best in holding[index]}
+    return {index: agreed[index] for index in taken}
 
 
 def _chosen(forms: Iterable[Form], relative: float, *, lenient: bool) -> Form | None:
@@ -161,15 +184,19 @@ def _chosen(forms: Iterable[Form], relative: float, *, lenient: bool) -> Form | 
     Where nothing was declared (``lenient``), a module that cannot be called as most families' are says nothing.
     """
     first = None
+    for form in _all(forms, lenient=lenient):
+        if fits(form.pair, relative):
+            return form
+        first = first or form
+    return first
+
+
+def _all(forms: Iterable[Form], *, lenient: bool) -> Iterator[Form]:
     try:
-        for form in forms:
-            if fits(form.pair, relative):
-                return form
-            first = first or form
+        yield from forms
     except (TypeError, RuntimeError):
         if not lenient:
             raise
-    return first
 
 
 def fits(pair: Pair, relative: float = RELATIVE[torch.float32]) -> bool:

@@ -16,7 +16,7 @@ from probe.derive.draft import draft
 from probe.measure import trace
 from probe.measure.checks import mixture
 from probe.measure.checks.mlp import checks as mlp_checks
-from probe.measure.edits import changed
+from probe.measure.edits import changed, edit_all
 from probe.measure.identities import Identity, evaluate
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
@@ -187,6 +187,23 @@ def test_an_edit_reaches_the_logits(case: Case) -> None:
             continue
         moved = _logits(run, lambda name=name: _edit(host, name))
         assert float((moved - reference).abs().max()) > 1e-4 * float(reference.abs().max()), name
+
+
+def test_edits_are_measured_one_by_one_where_a_batch_mixes_its_rows() -> None:
+    """Doge's router halves the flat tokens, so a row's routing depends on the other rows."""
+    case = next(case for case in CASES if case.family == "doge")
+    effects = edit_all(run_of(case))
+    assert {effect.reaches for effect in effects.values()} == {True}
+    assert all(effect.noise == 0 for effect in effects.values())
+
+
+def test_blocks_agree_on_one_form() -> None:
+    """On a block where no choice turns on the bias, the form without a softmax holds as well."""
+    case = next(case for case in CASES if case.family == "zaya")
+    run = run_of(case)
+    for name in ("expert choice", "expert weights"):
+        (only,) = [i for i in evaluate(run, run.text, mixture.checks(run.text)) if i.name == name]
+        assert only.blocks == blocks_of(case, run)
 
 
 def _edit(host: Any, name: str) -> None:
