@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+
 from ..measure.run import Run
 from ..schema import Experiment
-from .base import Quirk, Verdict, some
+from .base import ERROR, Quirk, Verdict, stopped
+from .base import some as some
 from .registry import QUIRKS
 
-__all__ = ["QUIRKS", "Quirk", "Verdict", "run_all", "some"]
+__all__ = ["QUIRKS", "Quirk", "Verdict", "errors", "run_all", "some"]
+
+STRICT = "PROBE_STRICT"
+"""Environment variable: where it is set, an experiment that raises stops the probe, as the tests want it."""
 
 
 def run_all(run: Run) -> tuple[list[Experiment], list[Experiment]]:
-    """Every experiment on one run: those about the text model, and those about the tower (none without one)."""
-    text = [quirk.record(quirk.run(run), len(run.text)) for quirk in QUIRKS if quirk.about == "text"]
+    """Every experiment on one run: those about the text model, and those about the tower (none without one).
+
+    An experiment that raises is `inconclusive`, and its verdict says what was raised (see :func:`errors`); the others
+    run on.
+    """
+    text = [quirk.record(decide(quirk, run), len(run.text)) for quirk in QUIRKS if quirk.about == "text"]
     if run.vision is None:
         return text, []
-    return text, [quirk.record(quirk.run(run), len(run.vision)) for quirk in QUIRKS if quirk.about == "vision"]
+    return text, [quirk.record(decide(quirk, run), len(run.vision)) for quirk in QUIRKS if quirk.about == "vision"]
+
+
+def decide(quirk: Quirk, run: Run) -> Verdict:
+    """The verdict of one experiment, also where it raises."""
+    try:
+        return quirk.run(run)
+    except Exception as error:
+        if os.environ.get(STRICT):
+            raise
+        return stopped(quirk, error)
+
+
+def errors(found: Iterable[Experiment]) -> list[str]:
+    """The slugs of the experiments that raised instead of answering."""
+    return [experiment.slug for experiment in found if ERROR in experiment.measured]

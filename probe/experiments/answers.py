@@ -16,8 +16,10 @@ from ..measure.run import Run
 from .base import Measured, Verdict
 
 NO_INTERFACE = (
-    "The attention does not call transformers' shared attention interface, so its queries and keys could not be tapped."
+    "The attention neither calls transformers' shared attention interface nor takes a softmax of a plain product, so "
+    "its queries and keys could not be tapped."
 )
+NO_ATTENTION = "No block has an attention."
 
 
 def per_block(

@@ -74,6 +74,21 @@ class Quirk:
         )
 
 
+ERROR = "error"
+"""The measured entry of an experiment that raised: the name of the exception's class."""
+
+WORDS = 200
+"""Most characters of an error's message that a verdict repeats."""
+
+
+def stopped(quirk: Quirk, error: Exception) -> Verdict:
+    """The verdict of an experiment that raised."""
+    message = str(error).strip().split("\n")[0][:WORDS].rstrip(" .")
+    kind = type(error).__name__
+    why = f"The experiment {quirk.slug} stopped with an error before it could answer: {kind}"
+    return Verdict("inconclusive", measured={ERROR: kind}, why=f"{why}, {message}." if message else f"{why}.")
+
+
 def some(blocks: list[int], total: int) -> str:
     """Blocks in words: `every block`, `block 3`, `blocks 0 to 4 and 6`."""
     if len(blocks) == total:

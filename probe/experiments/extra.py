@@ -7,6 +7,7 @@ module.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial, wraps
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 from nnsight.intervention.envoy import Envoy
 
+from ..measure.anatomy import BlockAnatomy
 from ..measure.edits import noise_like
 from ..measure.run import Run
 from .tap import Change, Rows, Tap, Tapped, hooks
@@ -57,13 +59,27 @@ def part(envoy: Envoy, path: str) -> Envoy | None:
 
 
 def attentions(run: Run) -> list[Envoy | None]:
-    return [part(envoy, "self_attn") for envoy in run.text.envoys]
+    """The attention of each block; None where none of its contributions comes from one, whatever a module is called."""
+    if not run.text.anatomy:
+        return [part(envoy, "self_attn") for envoy in run.text.envoys]
+    return [_attention(*block) for block in zip(run.text.envoys, run.text.anatomy, strict=True)]
+
+
+def _attention(envoy: Envoy, anatomy: BlockAnatomy) -> Envoy | None:
+    term = next((term for term in anatomy.terms if term.kind == "attention" and term.hosts), None)
+    return None if term is None else part(envoy, term.hosts[-1])
 
 
 def decoder(run: Run) -> torch.nn.Module:
-    """The native module that runs the text model's blocks: embedding in, final norm out."""
-    blocks = run.model.layers._module
-    return next(module for module in run.model._module.modules() if any(child is blocks for child in module.children()))
+    """The innermost native module that takes token ids and runs the text model's blocks: embedding in, last norm out."""
+    path = run.model.layers._module
+    name = next(name for name, module in run.model._module.named_modules() if module is path)
+    while name:
+        name = name.rpartition(".")[0]
+        module = run.model._module.get_submodule(name)
+        if "input_ids" in inspect.signature(module.forward).parameters:
+            return module
+    return run.model._module
 
 
 def token_ids(run: Run, length: int, rows: int = 1, seed: int = 0) -> torch.Tensor:
@@ -91,7 +107,8 @@ class Projections:
     """What an attention's queries, keys, values and output do when one of its projections is perturbed.
 
     ``noise`` and ``scaled`` give, for a projection's path below the attention, the row in which noise was added to its
-    output, and the row in which it was multiplied. ``outputs`` holds what each projection returned, per block.
+    output, and the row in which it was multiplied; ``whole`` is the row in which the attention's input was multiplied.
+    ``outputs`` holds what each projection returned, per block.
     """
 
     taps: list[Tapped]
@@ -99,11 +116,14 @@ class Projections:
     scaled: dict[str, int] = field(default_factory=dict)
     heads: int = 0
     up: int = 0
+    whole: int = 0
     place: int = 0
     at: int = 0
     own: list[list[str]] = field(default_factory=list)
     outputs: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
     down: dict[int, torch.Tensor] = field(default_factory=dict)
+    returned: dict[int, torch.Tensor] = field(default_factory=dict)
+    """What each attention returned."""
 
 
 def linear_paths(attention: Envoy | None) -> list[str]:
@@ -126,7 +146,7 @@ def projections(run: Run) -> Projections:
     found = Projections([], own=own)
     for index, path in enumerate(paths):
         found.noise[path], found.scaled[path] = 1 + 2 * index, 2 + 2 * index
-    found.heads, found.up, found.place = (1 + 2 * len(paths) + extra for extra in range(3))
+    found.heads, found.up, found.whole, found.place = (1 + 2 * len(paths) + extra for extra in range(4))
     length = SHORT
     found.at = length // 3
     rows = Rows(found.place + 1)
@@ -136,8 +156,10 @@ def projections(run: Run) -> Projections:
         if attention is not None:
             entering += [
                 (attention._module, rows.align),
+                (attention._module, rows.change(found.whole, times(SCALE))),
                 (attention._module, rows.change(found.place, partial(_noise_at, found.at))),
             ]
+            leaving.append((attention._module, rows.keep(found.returned, index)))
             for path in own[index]:
                 module = attention._module.get_submodule(path)
                 leaving += [

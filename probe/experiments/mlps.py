@@ -2,67 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import torch
 
 from ..measure.edits import noise_like
 from ..measure.run import Run
+from .activations import activation_modules, functions, grid
 from .answers import per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import part
 
-KNOWN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "silu": torch.nn.functional.silu,
-    "gelu": torch.nn.functional.gelu,
-    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
-    "relu": torch.relu,
-    "relu_squared": lambda x: torch.relu(x).square(),
-}
-"""Functions that a grid can tell apart."""
-
-
-def _activations(run: Run) -> list[torch.nn.Module | None]:
-    found: list[torch.nn.Module | None] = []
-    for envoy in run.text.envoys:
-        hosts = (part(envoy, f"{host}.act_fn") for host in ("mlp", "mlp.shared_experts"))
-        found.append(next((host._module for host in hosts if host is not None), None))
-    return found
+NO_MLP = "No contribution is an MLP's."
 
 
 def squared_relu(run: Run) -> Verdict:
-    """Calls the activation on a grid and looks for a function that it is: relu squared, or another."""
-    grid = torch.linspace(-4, 4, 81, dtype=run.dtype, device=run.model.device)
-    found: list[bool | None] = []
-    names = set()
-    for module in _activations(run):
-        if module is None:
-            found.append(None)
-            continue
-        with torch.no_grad():
-            given = module(grid).float()
-        off = {name: float((function(grid.float()) - given).abs().max()) for name, function in KNOWN.items()}
-        name = min(off, key=off.__getitem__)
-        names.add(name if off[name] < tolerance(run) else "unknown")
-        found.append(name == "relu_squared" and off[name] < tolerance(run))
-    measured: Measured = {"function": sorted(names)[0] if len(names) == 1 else sorted(names)} if names else {}
-    return per_block(found, measured, absent="The MLPs keep no activation module of their own.")
+    """Calls the MLPs' activation modules on a grid, and compares what their arithmetic does without a module, with a
+    few functions: relu squared makes the answer yes.
+    """
+    every = functions(run)
+    names = {name for found in every if found is not None for name in found}
+    measured: Measured = {}
+    if names:
+        measured["function"] = sorted(names)[0] if len(names) == 1 else sorted(names)
+    return per_block([None if found is None else "relu_squared" in found for found in every], measured, absent=NO_MLP)
 
 
 def learned_activation(run: Run) -> Verdict:
     """Counts an activation's parameters, and takes it as learned where they move its values."""
-    grid = torch.linspace(-4, 4, 81, dtype=run.dtype, device=run.model.device)
+    numbers = grid(run)
     found: list[bool | None] = []
-    for module in _activations(run):
-        if module is None:
+    for index, names in enumerate(functions(run)):
+        if names is None:
             found.append(None)
             continue
-        other = {name: parameter + 1 for name, parameter in module.named_parameters()}
-        with torch.no_grad():
-            found.append(
-                bool(other) and not torch.allclose(module(grid), torch.func.functional_call(module, other, (grid,)))
-            )
-    return per_block(found, absent="The MLPs keep no activation module of their own.")
+        found.append(any(_learned(module, numbers) for module in activation_modules(run, index)))
+    return per_block(found, absent=NO_MLP)
+
+
+def _learned(module: torch.nn.Module, numbers: torch.Tensor) -> bool:
+    other = {name: parameter + 1 for name, parameter in module.named_parameters()}
+    with torch.no_grad():
+        return bool(other) and not torch.allclose(
+            module(numbers), torch.func.functional_call(module, other, (numbers,))
+        )
 
 
 def quantized_linears(run: Run) -> Verdict:
@@ -72,40 +54,60 @@ def quantized_linears(run: Run) -> Verdict:
     found: list[bool | None] = []
     largest = 0.0
     for envoy in run.text.envoys:
-        paths = [
-            f"{host}.{name}_proj"
-            for host in ("self_attn", "mlp")
-            for name in ("q", "k", "v", "o", "gate", "up", "down")
-        ]
-        modules = [host._module for host in (part(envoy, path) for path in paths) if host is not None]
-        errors = [
-            _not_additive(module, run) for module in modules if "weight" in dict(module.named_parameters(recurse=False))
-        ]
+        tried = [_not_additive(module, run) for module in _holding_a_matrix(envoy._module)]
+        errors = [error for error in tried if error is not None]
         found.append(max(errors) > 10 * tolerance(run) if errors else None)
         largest = max([largest, *errors])
     return per_block(found, {"largest_error": small(run, largest)}, absent="The blocks have no linear projections.")
 
 
+def _holding_a_matrix(block: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    for module in block.modules():
+        weight = dict(module.named_parameters(recurse=False)).get("weight")
+        if weight is not None and weight.ndim == 2:
+            yield module
+
+
 ROWS = 64
 """Rows of a projection's matrix that are tried; a layer that rounds does so in any of them."""
 
+ROUNDING = 0.25
+"""How far the response to a doubled input may be from the doubled response in a layer that rounds; further, and the
+module is a norm, a router or another thing that is no projection.
+"""
 
-def _not_additive(module: torch.nn.Module, run: Run) -> float:
-    """Largest relative difference between f(x + y) - f(y) and f(x) - f(0), in the input and in the weight."""
-    rows = {name: parameter[:ROWS] for name, parameter in module.named_parameters(recurse=False)}
+
+def _not_additive(module: torch.nn.Module, run: Run) -> float | None:
+    """Largest relative difference between f(x + y) - f(y) and f(x) - f(0), in the input and in the weight; None for a
+    module that is no projection of one vector.
+    """
+    parameters = dict(module.named_parameters(recurse=False))
+    width = int(getattr(module, "in_features", parameters["weight"].shape[0]))
+    cut = hasattr(module, "in_features")
+    rows = {name: parameter[:ROWS] if cut else parameter for name, parameter in parameters.items()}
     weight = rows["weight"]
-    one, two = noise_like(torch.empty(2, 4, weight.shape[-1])).to(run.dtype).to(weight.device)
+    one, two = noise_like(torch.empty(2, 4, width)).to(run.dtype).to(weight.device)
     other = weight.roll(1, 0)
 
     def call(inputs: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
         return torch.func.functional_call(module, {**rows, "weight": matrix}, (inputs,)).float()
 
-    with torch.no_grad():
-        still = torch.zeros_like(one)
-        in_input = (call(one + two, weight) - call(two, weight), call(one, weight) - call(still, weight))
-        none = torch.zeros_like(weight)
-        in_weight = (call(one, weight + other) - call(one, weight), call(one, other) - call(one, none))
-    return max(float((left - right).abs().max() / right.abs().max()) for left, right in (in_input, in_weight))
+    try:
+        with torch.no_grad():
+            still, none = torch.zeros_like(one), torch.zeros_like(weight)
+            plain = call(one, weight) - call(still, weight)
+            doubled = call(2 * one, weight) - call(still, weight)
+            if _apart(doubled, 2 * plain) > ROUNDING:
+                return None
+            in_input = _apart(call(one + two, weight) - call(two, weight), plain)
+            in_weight = _apart(call(one, weight + other) - call(one, weight), call(one, other) - call(one, none))
+    except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
+        return None
+    return max(in_input, in_weight)
+
+
+def _apart(left: torch.Tensor, right: torch.Tensor) -> float:
+    return float((left - right).abs().max() / right.abs().max().clamp_min(1e-30))
 
 
 QUIRKS = (

@@ -10,9 +10,10 @@ import torch
 
 from ..measure.rounding import digits
 from ..measure.run import Run
-from .answers import NO_INTERFACE, per_block, small, tolerance
+from .answers import NO_ATTENTION, NO_INTERFACE, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import SCALE, attentions, decoder, moved, once, projections
+from .extra import LENGTH, SCALE, attentions, forward, moved, once, projections, token_ids
+from .tap import Tap
 
 PARTS = ("queries", "keys", "values")
 MOVES = 1e-2
@@ -26,8 +27,8 @@ Reach = dict[str, dict[str, float]]
 
 @once
 def reaches(run: Run) -> list[Reach | None]:
-    """For each block what each of its own projections moves; None where the attention does not use the shared
-    interface.
+    """For each block what each of its own projections moves; None where there is no attention, or none that can be
+    tapped.
     """
     seen = projections(run)
     found: list[Reach | None] = []
@@ -57,7 +58,10 @@ def _forgets_scale(run: Run, name: str) -> tuple[list[bool | None], float]:
         if reach is None or not behind:
             found.append(None)
             continue
-        change = max(moved(getattr(seen.taps[index], name), seen.scaled[path]) for path in behind)
+        rows = [seen.scaled[path] for path in behind]
+        if routes(run)[index]:
+            rows.append(seen.whole)  # a larger router chooses the same projections: its scale says nothing of theirs
+        change = max(moved(getattr(seen.taps[index], name), row) for row in rows)
         found.append(change < max(1e-3, tolerance(run)))
         if found[-1]:
             left = max(left, change)
@@ -65,7 +69,9 @@ def _forgets_scale(run: Run, name: str) -> tuple[list[bool | None], float]:
 
 
 def untapped(run: Run) -> str | None:
-    return None if any(reach is not None for reach in reaches(run)) else NO_INTERFACE
+    """Why queries and keys are unknown, where there is an attention and none was tapped."""
+    pairs = zip(attentions(run), reaches(run), strict=True)
+    return NO_INTERFACE if any(attention is not None and reach is None for attention, reach in pairs) else None
 
 
 def qk_norm(run: Run) -> Verdict:
@@ -81,14 +87,14 @@ def qk_norm(run: Run) -> Verdict:
     }
     if any(found):
         measured |= {"largest_change": small(run, max(left, left_keys)), "change_without_a_norm": SCALE - 1}
-    return per_block(found, measured, absent="No projection moves the queries or keys.", unknown=untapped(run))
+    return per_block(found, measured, absent=NO_ATTENTION, unknown=untapped(run))
 
 
 def value_norm(run: Run) -> Verdict:
     """The same on the values: a norm between their projection and the attention makes them forget its scale."""
     found, left = _forgets_scale(run, "values")
     measured: Measured = {"largest_change": small(run, left), "change_without_a_norm": SCALE - 1} if any(found) else {}
-    return per_block(found, measured, absent="No block projects values of its own.", unknown=untapped(run))
+    return per_block(found, measured, absent=NO_ATTENTION, unknown=untapped(run))
 
 
 def qkv_bias(run: Run) -> Verdict:
@@ -101,20 +107,24 @@ def qkv_bias(run: Run) -> Verdict:
             found.append(None)
             continue
         paths = [path for path, moves in reach.items() if max(moves.values()) > MOVES]
-        sizes = [_at_zero(run, attention._module.get_submodule(path)) for path in paths]
+        sizes = [at_zero(run, attention._module.get_submodule(path)) for path in paths]
         found.append(max(sizes, default=0.0) > 0)
         largest = max([largest, *sizes])
     measured: Measured = {"largest_at_zero": digits(largest, 3)}
-    return per_block(found, measured, unknown=untapped(run))
+    return per_block(found, measured, absent=NO_ATTENTION, unknown=untapped(run))
 
 
-def _at_zero(run: Run, module: torch.nn.Module) -> float:
-    width = (
-        getattr(module, "in_features", None)
-        or next(p for p in module.parameters(recurse=False) if p.ndim == 2).shape[-1]
-    )
-    with torch.no_grad():
-        return float(module(torch.zeros(1, width, dtype=run.dtype, device=run.model.device)).abs().max())
+def at_zero(run: Run, module: torch.nn.Module) -> float:
+    """Largest number that a projection gives for zeros; 0 for what takes no single vector."""
+    matrix = next(p for p in module.parameters(recurse=False) if p.ndim == 2)
+    for width in dict.fromkeys((getattr(module, "in_features", matrix.shape[-1]), *matrix.shape)):
+        try:
+            with torch.no_grad():
+                out = module(torch.zeros(1, int(width), dtype=run.dtype, device=run.model.device))
+        except (RuntimeError, TypeError, ValueError):
+            continue
+        return float(out.abs().max()) if isinstance(out, torch.Tensor) else 0.0
+    return 0.0
 
 
 def conv_qk(run: Run) -> Verdict:
@@ -135,16 +145,28 @@ def conv_qk(run: Run) -> Verdict:
             reached = max(reached, int(later.max()) + 1 if len(later) else 0)
         found.append(reached > 0)
         farthest = max(farthest, reached)
-    return per_block(found, {"farthest_later_position_moved": farthest}, unknown=untapped(run))
+    measured: Measured = {"farthest_later_position_moved": farthest}
+    return per_block(found, measured, absent=NO_ATTENTION, unknown=untapped(run))
+
+
+@once
+def routes(run: Run) -> list[bool | None]:
+    """For each block whether its attention takes a top-k among as many candidates in a longer prompt as in a short one;
+    those of a choice among keys grow with the prompt. None where there is no attention.
+    """
+    every = attentions(run)
+    short = [tapped.candidates for tapped in projections(run).taps]
+    if not any(short):
+        return [None if attention is None else False for attention in every]
+    with Tap(every) as long:
+        forward(run, token_ids(run, LENGTH))
+    pairs = zip(every, short, (tapped.candidates for tapped in long.blocks), strict=True)
+    return [None if attention is None else bool(set(few) & set(many)) for attention, few, many in pairs]
 
 
 def attention_experts(run: Run) -> Verdict:
-    """Whether a top-k is taken inside an attention."""
-    found = [
-        None if attention is None else bool(tapped.chosen)
-        for attention, tapped in zip(attentions(run), projections(run).taps, strict=True)
-    ]
-    return per_block(found)
+    """Whether a top-k is taken inside an attention, among as many candidates however long the prompt is."""
+    return per_block(routes(run), absent=NO_ATTENTION)
 
 
 def own_attention_arithmetic(run: Run) -> Verdict:
@@ -154,7 +176,7 @@ def own_attention_arithmetic(run: Run) -> Verdict:
         None if attention is None else tapped.interface == 0
         for attention, tapped in zip(attentions(run), taps, strict=True)
     ]
-    return per_block(found, {"calls": sum(tapped.interface for tapped in taps), "decoder": type(decoder(run)).__name__})
+    return per_block(found, {"calls": sum(tapped.interface for tapped in taps)}, absent=NO_ATTENTION)
 
 
 QUIRKS = (

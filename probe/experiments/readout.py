@@ -4,16 +4,19 @@ reads by itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 
-from ..measure.checks import text_positions
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, per_block, phrase, small, tolerance
 from .attention import fit_cap
 from .base import Measured, Quirk, Verdict, some
-from .extra import moved, part
+from .extra import SCALE, SHORT, forward, moved, once, part, times, token_ids
 from .forwards import streams
+from .tap import Rows, removed
 
 
 def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
@@ -22,17 +25,76 @@ def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
     return factor, float((right - factor * left).abs().max() / right.abs().max().clamp_min(1e-30))
 
 
+@dataclass
+class Entering:
+    """What block 0 takes for other tokens, and for a larger output of the embedding module: rows :attr:`other`,
+    :attr:`larger`.
+
+    Attributes:
+        embedded: the embedding module's output, ``[rows, seq, width]``.
+        taken: what block 0 takes, cut to one lane, ``[rows, seq, width]``; None where it takes other positions.
+        table: the rows of the embedding table that were looked up.
+        larger_table: what the embedding module gives for a table that is four times as large.
+    """
+
+    embedded: torch.Tensor
+    taken: torch.Tensor | None
+    table: torch.Tensor
+    larger_table: torch.Tensor
+    other: int = 1
+    larger: int = 2
+
+
+@once
+def entering(run: Run) -> Entering:
+    """One forward of other tokens, and of a larger embedding output, on the same positions."""
+    module, block = run.model.embed_tokens._module, run.text.envoys[0]._module
+    rows = Rows(3)
+    ids = token_ids(run, SHORT, rows.total)
+    ids[1] = token_ids(run, SHORT, seed=1)[0]
+    given: list[torch.Tensor] = []
+    seen: dict[str, torch.Tensor] = {}
+
+    def look(_: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
+        given.append(args[0])
+        out = rows.change(2, times(SCALE))(out)
+        seen["embedded"] = out.detach().float().clone()
+        return out
+
+    def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        stream = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+        seen.setdefault("taken", stream.detach().float().clone())
+
+    with (
+        removed(module.register_forward_hook(look)),
+        removed(block.register_forward_pre_hook(enter, with_kwargs=True)),
+    ):
+        forward(run, ids)
+    embedded = seen["embedded"]
+    weight = module.weight.detach()
+    with torch.no_grad():
+        larger = torch.func.functional_call(module, {"weight": weight * SCALE}, (given[-1],)).float()
+    return Entering(embedded, _one_lane(seen["taken"], embedded), weight[given[-1]].float(), larger)
+
+
+def _one_lane(taken: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
+    """The stream that enters block 0, the first of its lanes where it has several, at the positions of the tokens."""
+    rows, positions, width = like.shape
+    if taken.ndim == 4:
+        taken = taken.select(2 if taken.shape[:2] == like.shape[:2] else 0, 0)
+    if taken.shape[0] != rows or taken.ndim != 3 or taken.shape[1] < positions or taken.shape[2] < width:
+        return None
+    return taken[:, -positions:, :width]
+
+
 def scaled_embeddings(run: Run) -> Verdict:
     """The embedding module's output against the table's rows: a factor other than one makes the answer yes."""
-    where = text_positions(run)
-    table = run.model.embed_tokens._module.weight[run.inputs["input_ids"][where]].float()
-    factor, left = _fit(table, run.root("token_embeddings")[where])
+    seen = entering(run)
+    if seen.table.shape != seen.embedded.shape:
+        return Verdict("no", measured={"table_width": seen.table.shape[-1], "output_width": seen.embedded.shape[-1]})
+    factor, left = _fit(seen.table[:2], seen.embedded[:2])
     if left > tolerance(run):
-        return Verdict(
-            "inconclusive",
-            why="The embedding module's output is no multiple of the table's rows.",
-            measured={"left": digits(left, 2)},
-        )
+        return Verdict("no", measured={"error_of_a_factor": digits(left, 2)})
     measured: Measured = {"factor": digits(factor), "factor_squared": digits(factor * factor)}
     if abs(factor - 1) < tolerance(run):
         return Verdict("no", measured={"factor": 1.0})
@@ -40,23 +102,33 @@ def scaled_embeddings(run: Run) -> Verdict:
 
 
 def embedding_multiplier(run: Run) -> Verdict:
-    """What enters block 0 against the embedding module's output: a factor other than one makes the answer yes."""
-    where = text_positions(run)
-    entering = run.text.get(0, "", "layer_input")
-    if entering is None:
-        return Verdict("inconclusive", why="What enters block 0 was not read.")
-    factor, left = _fit(run.root("token_embeddings")[where], entering[where])
+    """What enters block 0 for one prompt less what enters it for another, against the same of the embedding module's
+    output, so that what is added for a position cancels: a factor other than one makes the answer yes.
+    """
+    seen = entering(run)
+    if seen.taken is None:
+        return Verdict("n/a", why="What enters block 0 has other positions or another width than the embedding gives.")
+    given = seen.embedded[seen.other] - seen.embedded[0]
+    factor, left = _fit(given, seen.taken[seen.other] - seen.taken[0])
     if left > tolerance(run):
-        return Verdict(
-            "inconclusive",
-            why="What enters block 0 is no multiple of the embedding module's output.",
-            measured={"left": digits(left, 2)},
-        )
+        return Verdict("no", measured={"error_of_a_factor": digits(left, 2)})
     measured: Measured = {"factor": digits(factor)}
     names = {"factor": ["embedding_multiplier", "scale_emb", "mup_embedding_multiplier"]}
     return Verdict(
         "yes" if abs(factor - 1) > tolerance(run) else "no", measured=measured, explained=explain(run, measured, names)
     )
+
+
+def normed_embeddings(run: Run) -> Verdict:
+    """Multiplies the embedding table, and the embedding module's output, by four: a norm behind either leaves what
+    comes after it as it was.
+    """
+    seen = entering(run)
+    close = max(1e-3, tolerance(run))
+    inside = float((seen.larger_table[:2] - seen.embedded[:2]).abs().max() / seen.embedded[:2].abs().max()) < close
+    between = seen.taken is not None and moved(seen.taken, seen.larger) < close
+    measured: Measured = {"inside_the_embedding": inside} if inside or between else {}
+    return Verdict("yes" if inside or between else "no", measured=measured)
 
 
 def softcapped_logits(run: Run) -> Verdict:
@@ -142,6 +214,17 @@ QUIRKS = (
         "text",
         embedding_multiplier,
         lambda m, b, n: f"The model multiplies the embedding's output{_times(m, 'factor')} before block 0.",
+    ),
+    Quirk(
+        "normed-embeddings",
+        "Normed embeddings",
+        "text",
+        normed_embeddings,
+        lambda m, b, n: (
+            "The embedding module norms the table's rows before it returns them."
+            if m.get("inside_the_embedding")
+            else "A norm stands between the embedding and block 0, so that the scale of `token_embeddings` is lost."
+        ),
     ),
     Quirk(
         "softcapped-logits",

@@ -6,30 +6,34 @@ import torch
 
 from ..measure.rounding import digits
 from ..measure.run import Run
-from .answers import explain, per_block
+from .answers import NO_ATTENTION, explain, per_block
 from .base import Measured, Quirk, Verdict, some
 from .extra import projections
 from .projections import MOVES, PARTS, Reach, movers, reaches, untapped
 
+NO_OWN = "No block projects values of its own."
+
 
 def values_from_keys(run: Run) -> Verdict:
-    """Adds noise to each projection: where one moves both keys and values but not the queries, the values are made
-    from the key projection.
+    """Adds noise to each projection: where one that is as wide as the keys, and as the values, moves both, the values
+    are made from the key projection. One that yields both side by side is wider than either.
     """
+    seen = projections(run)
     found: list[bool | None] = []
-    for reach in reaches(run):
-        both = (
-            []
-            if reach is None
-            else [
-                p
-                for p, moves in reach.items()
-                if moves["keys"] > MOVES and moves["values"] > MOVES and moves["queries"] <= MOVES
-            ]
-        )
-        own = [] if reach is None else movers(reach, "values")
-        found.append(None if not own else bool(both))
-    return per_block(found, absent="No block projects values of its own.", unknown=untapped(run))
+    for index, reach in enumerate(reaches(run)):
+        keys, values = seen.taps[index].keys, seen.taps[index].values
+        if not reach or keys is None or values is None or not movers(reach, "values"):
+            found.append(None)
+            continue
+        both = set(movers(reach, "keys")) & set(movers(reach, "values")) - set(movers(reach, "queries"))
+        widths = [seen.outputs[index, path].shape[-1] for path in both]
+        found.append(any(width == _width(keys) == _width(values) for width in widths))
+    return per_block(found, absent=NO_OWN if any(reaches(run)) else NO_ATTENTION, unknown=untapped(run))
+
+
+def _width(heads: torch.Tensor) -> int:
+    """Width of all heads of ``[batch, heads, seq, head_dim]`` side by side."""
+    return heads.shape[1] * heads.shape[3]
 
 
 def fused_qkv(run: Run) -> Verdict:
@@ -37,7 +41,7 @@ def fused_qkv(run: Run) -> Verdict:
     found: list[bool | None] = []
     for reach in reaches(run):
         found.append(None if not reach else any(all(moves[name] > MOVES for name in PARTS) for moves in reach.values()))
-    return per_block(found, unknown=untapped(run))
+    return per_block(found, absent=NO_ATTENTION, unknown=untapped(run))
 
 
 def borrowed_kv(run: Run) -> Verdict:
@@ -71,9 +75,8 @@ def borrowed_kv(run: Run) -> Verdict:
         measured["last_of_its_kind"] = all(
             lent == _last_owner(run, borrower, found) for borrower, lent in zip(borrowers, lender, strict=True)
         )
-    return per_block(
-        found, measured, explain(run, measured, {"borrowers": ["num_kv_shared_layers"]}), unknown=untapped(run)
-    )
+    explained = explain(run, measured, {"borrowers": ["num_kv_shared_layers"]})
+    return per_block(found, measured, explained, absent=NO_ATTENTION, unknown=untapped(run))
 
 
 def _last_owner(run: Run, borrower: int, borrowed: list[bool | None]) -> int | None:
@@ -115,15 +118,12 @@ def gated_query(run: Run) -> Verdict:
         if not only or queries is None:
             found.append(None)
             continue
-        ratio = seen.outputs[index, only[-1]].shape[-1] / (queries.shape[1] * queries.shape[3])
+        ratio = seen.outputs[index, only[-1]].shape[-1] / _width(queries)
         ratios.add(digits(ratio, 3))
         found.append(ratio > 1)
-    return per_block(
-        found,
-        {"width_over_queries": sorted(ratios)},
-        absent="No projection yields the queries alone.",
-        unknown=untapped(run),
-    )
+    measured: Measured = {"width_over_queries": sorted(ratios)} if ratios else {}
+    absent = "No projection yields the queries alone." if any(reaches(run)) else NO_ATTENTION
+    return per_block(found, measured, absent=absent, unknown=untapped(run))
 
 
 def _borrowed(measured: Measured, blocks: list[int] | None, total: int) -> str:

@@ -1,8 +1,8 @@
 """A tap: what the attentions of a stack pass through while the model runs, and hooks that change single rows.
 
 A tap listens at transformers' shared attention interface, which hands over queries, keys, values and the heads' outputs
-of every attention that uses it, and at the softmax and the top-k, which any attention or router calls. It is used
-around a plain forward, outside any nnsight trace.
+of every attention that uses it, at the products of an attention that does its arithmetic itself, and at the softmax and
+the top-k, which any attention or router calls. It is used around a plain forward, outside any nnsight trace.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 
 Softmax = Callable[[torch.Tensor, torch.Tensor], Any]
 
+PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "baddbmm"})
+FUSED = "scaled_dot_product_attention"
+
 
 @dataclass
 class Tapped:
@@ -36,30 +39,39 @@ class Tapped:
     heads: torch.Tensor | None = None
     softmax: Any = None
     """What the tap's ``softmax`` made of the softmax's input and output."""
+    softmaxes: int = 0
+    """How often a softmax was taken, in the shared interface or outside it."""
     chosen: list[torch.Tensor] = field(default_factory=list)
     """Indices that a top-k chose inside the attention."""
+    candidates: list[int] = field(default_factory=list)
+    """Of how many each top-k chose."""
 
 
 class Tap(TorchFunctionMode):
     """Listens to the attentions of ``envoys`` (one a block; None where a block has none).
 
+    An attention that does its arithmetic itself is listened to at its products: the one before the softmax has queries
+    and keys as its factors, the one that takes the softmax's rows has the values.
+
     Args:
         envoys: the attention of each block.
         softmax: what to keep of a softmax over positions, from its input and output ``[batch, heads, query, key]``.
-        heads: applied to what the interface returns, ``[batch, seq, heads, head_dim]``, before the model takes it.
+        heads: applied to the heads' outputs, ``[batch, seq, heads, head_dim]``, before the model takes them.
     """
 
     def __init__(
         self, envoys: Iterable[Envoy | None], *, softmax: Softmax | None = None, heads: Change | None = None
     ) -> None:
         super().__init__()
-        modules = [None if envoy is None else envoy._module for envoy in envoys]
-        self.blocks = [Tapped() for _ in modules]
-        self._index = {id(module): index for index, module in enumerate(modules) if module is not None}
-        self._modules = modules
+        self._modules = [None if envoy is None else envoy._module for envoy in envoys]
+        self.blocks = [Tapped() for _ in self._modules]
         self._softmax = softmax
         self._heads = heads
         self._inside: int | None = None
+        self._rows = 1
+        self._in_interface = False
+        self._product: Product | None = None
+        self._weighing: tuple[Product, torch.Tensor] | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Tap:
@@ -71,7 +83,8 @@ class Tap(TorchFunctionMode):
         self._stack.enter_context(mock.patch.object(AttentionInterface, "get_interface", get_interface))
         for index, module in enumerate(self._modules):
             if module is not None:
-                self._stack.enter_context(removed(module.register_forward_pre_hook(self._enter(index))))
+                entering = module.register_forward_pre_hook(self._enter(index), with_kwargs=True)
+                self._stack.enter_context(removed(entering))
                 self._stack.enter_context(removed(module.register_forward_hook(self._leave())))
         super().__enter__()
         return self
@@ -81,8 +94,11 @@ class Tap(TorchFunctionMode):
         self._stack.close()
 
     def _enter(self, index: int) -> Callable[..., None]:
-        def enter(*_: Any) -> None:
+        def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self._inside = index
+            self._product = self._weighing = None
+            given = [item for item in (*args, *kwargs.values()) if isinstance(item, torch.Tensor)]
+            self._rows = int(given[0].shape[0]) if given else 1
 
         return enter
 
@@ -101,23 +117,26 @@ class Tap(TorchFunctionMode):
             *args: Any,
             **kwargs: Any,
         ) -> Any:
-            output, pattern = interface(module, query, key, value, *args, **kwargs)
-            index = self._index.get(id(module))
-            if index is None:
+            self._in_interface = True
+            try:
+                output, pattern = interface(module, query, key, value, *args, **kwargs)
+            finally:
+                self._in_interface = False
+            if self._inside is None:
                 return output, pattern
             if self._heads is not None:
                 output = self._heads(output)
-            block = self.blocks[index]
-            block.interface += 1
-            block.queries, block.keys, block.values, block.heads = (
-                query.clone(),
-                key.clone(),
-                value.clone(),
-                output.clone(),
-            )
+            self.blocks[self._inside].interface += 1
+            self._keep(query, key, value, output)
             return output, pattern
 
         return listen
+
+    def _keep(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: torch.Tensor) -> None:
+        block = self.blocks[self._inside or 0]
+        block.queries, block.keys, block.values, block.heads = (
+            tensor.detach().clone() for tensor in (query, key, value, heads)
+        )
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -125,11 +144,70 @@ class Tap(TorchFunctionMode):
             return out
         name = getattr(func, "__name__", "")
         block = self.blocks[self._inside]
-        if name == "softmax" and self._softmax is not None and isinstance(out, torch.Tensor) and out.ndim == 4:
-            block.softmax = self._softmax(args[0].detach(), out.detach())
+        if name == "softmax" and isinstance(out, torch.Tensor) and out.ndim >= 3:
+            block.softmaxes += 1
+            scores, pattern = by_heads(args[0], self._rows), by_heads(out, self._rows)
+            if self._softmax is not None and scores is not None and pattern is not None:
+                block.softmax = self._softmax(scores.detach(), pattern.detach())
         if name == "topk":
             block.chosen.append(out[1].detach().clone())
+            block.candidates.append(int(args[0].shape[-1]))
+        return out if self._in_interface else self._own(name, [*args, *(kwargs or {}).values()], out)
+
+    def _own(self, name: str, given: list[Any], out: Any) -> Any:
+        """Follow an attention's own arithmetic, and give what the model goes on with."""
+        if name == "softmax" and self._product is not None and self._product.gives(out):
+            self._weighing = self._product, out
+        if name not in PRODUCTS and name != FUSED:
+            return out
+        tensors = [item for item in given if isinstance(item, torch.Tensor)]
+        if name == FUSED and len(tensors) >= 3:
+            return self._mixed(tensors[0], tensors[1], tensors[2], out)
+        left, right = tensors[-2:] if name == "baddbmm" else tensors[:2]
+        if self._weighing is None or not _weighs(self._weighing[1], left):
+            self._product = Product(left, right, out)
+            return out
+        product, self._weighing = self._weighing[0], None
+        return self._mixed(product.left, product.right.transpose(-1, -2), right, out)
+
+    def _mixed(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        parts = [by_heads(tensor, self._rows) for tensor in (query, key, value, out)]
+        if any(part is None for part in parts):
+            return out
+        queries, keys, values, heads = (part for part in parts if part is not None)
+        heads = heads.transpose(1, 2)
+        if self._heads is not None:
+            heads = self._heads(heads)
+            out = heads.transpose(1, 2).reshape(out.shape)
+        self._keep(queries, keys, values, heads)
         return out
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product: its factors and what it gave."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+    out: torch.Tensor
+
+    def gives(self, pattern: torch.Tensor) -> bool:
+        """Whether a softmax's rows may be of what the product gave."""
+        return self.out.numel() == pattern.numel() and self.out.shape[-1] == pattern.shape[-1]
+
+
+def _weighs(pattern: torch.Tensor, left: torch.Tensor) -> bool:
+    """Whether the first factor of a product holds a softmax's rows."""
+    return left.ndim >= 3 and left.numel() == pattern.numel() and left.shape[-2:] == pattern.shape[-2:]
+
+
+def by_heads(tensor: torch.Tensor, rows: int) -> torch.Tensor | None:
+    """A tensor of an attention as ``[batch, heads, …, …]``, also where batch and heads are one axis; None where it has
+    other axes.
+    """
+    if tensor.ndim == 3 and tensor.shape[0] % rows == 0:
+        return tensor.unflatten(0, (rows, -1))
+    return tensor if tensor.ndim == 4 and tensor.shape[0] == rows else None
 
 
 @contextmanager
@@ -158,10 +236,14 @@ def _entering(change: Change) -> Callable[..., Any]:
     def hook(
         _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if args:
-            return (change(args[0]), *args[1:]), kwargs
-        name = next(name for name, value in kwargs.items() if isinstance(value, torch.Tensor))
-        return args, {**kwargs, name: change(kwargs[name])}
+        first = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+        changed = change(first)
+
+        def instead(value: Any) -> Any:
+            """An attention may be given its input three times, as what queries, keys and values are made from."""
+            return changed if value is first else value
+
+        return tuple(map(instead, args)), {name: instead(value) for name, value in kwargs.items()}
 
     return hook
 
@@ -170,7 +252,7 @@ def _leaving(change: Change) -> Callable[..., Any]:
     def hook(_: torch.nn.Module, __: Any, output: Any) -> Any:
         if isinstance(output, torch.Tensor):
             return change(output)
-        return (change(output[0]), *output[1:])
+        return type(output)([change(output[0]), *output[1:]])
 
     return hook
 
@@ -191,9 +273,13 @@ class Rows:
         return self.part(tensor, 0).repeat(self.total, *[1] * (tensor.ndim - 1))
 
     def change(self, row: int, how: Change) -> Change:
-        """Changes one row, given as ``[seq, width]`` or whatever follows the row axis, and leaves the others."""
+        """Changes one row, given as ``[seq, width]`` or whatever follows the row axis, and leaves the others; a tensor of
+        indices stays as it is.
+        """
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor
             changed = tensor.clone()
             target = self.part(changed, row)
             only = target.shape[0] == 1 and tensor.ndim > 2

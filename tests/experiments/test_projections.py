@@ -174,7 +174,7 @@ def test_own_attention_arithmetic(run_of: RunOf, wired: RunOf, decide: Decide) -
 
     run = wired("llama", attentions(change))
     assert decide("own-attention-arithmetic", run).blocks == [0, 1, 2]
-    assert decide("qk-norm", run).verdict == "inconclusive"
+    assert decide("qk-norm", run).verdict == decide("fused-qkv", run).verdict == "no"
     assert decide("own-attention-arithmetic", run_of("llama", **TWO)).verdict == "no"
 
 
