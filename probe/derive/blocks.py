@@ -9,7 +9,7 @@ import torch
 
 from ..measure.anatomy import BlockAnatomy, Term
 from ..standard.hosts import Attention, Layer, Mlp
-from . import attention, mixture, mlp
+from . import attention, mixer, mixture, mlp
 from .declare import BlockDraft, Declared, HostDraft
 from .find import Found, find, location
 from .modules import entering, last_projection, leaving
@@ -97,6 +97,8 @@ def _sublayer(
     inner: list[HostDraft] = []
     if term.kind == "attention":
         attention.describe(model, recording, host, batch, projection)
+    elif term.kind == "mixer":
+        mixer.describe(model, recording, host, width)
     elif term.kind == "mlp":
         mlp.describe(model, recording, host, projection, None if term.hosts else path)
     elif term.kind == "moe":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..standard.observed import ObservedValue
 from ..standard.value import StandardValue, Unserved
 
 
@@ -19,6 +20,7 @@ class Declared:
         axes: how it is held, where that is not as the layout says.
         options: further arguments of the standard value (``copy``, ``live``).
         reason: why there is none, where ``at`` is None.
+        observed: whether it is an observed value, which is read only.
     """
 
     layout: str
@@ -27,11 +29,13 @@ class Declared:
     axes: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
     reason: str | None = None
+    observed: bool = False
 
     def value(self) -> StandardValue:
         if self.at is None:
             return Unserved(self.reason or "", self.description)
-        return StandardValue(self.layout, self.at, self.description, axes=self.axes, **dict(self.options))
+        made = ObservedValue if self.observed else StandardValue
+        return made(self.layout, self.at, self.description, axes=self.axes, **dict(self.options))
 
 
 Values = dict[str, Declared]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
+from nnsight.intervention.envoy import Envoy
 
 from ..standard.axes import Axes, forms
 from ..standard.layouts import LAYOUTS
@@ -37,12 +39,18 @@ def location(site: Site, host: str) -> str:
     shared = 0
     while shared < min(len(ours), len(theirs)) and ours[shared] == theirs[shared]:
         shared += 1
-    steps = ["parent"] * (len(ours) - shared) + theirs[shared:]
+    steps = ["parent"] * (len(ours) - shared) + [spelled(name) for name in theirs[shared:]]
     for operation in site.steps:
         steps += ["source", operation]
     if site.side == "inputs" and site.index == (0, 0):
         return ".".join([*steps, "input"])
     return ".".join([*steps, site.side]) + "".join(f"[{key!r}]" for key in site.index)
+
+
+def spelled(name: str) -> str:
+    """A child's name on its envoy: one that nnsight serves a value under has a prefix there."""
+    served = inspect.isdatadescriptor(getattr(Envoy, name, None))
+    return f"{Envoy.OVERLOAD_PREFIX}{name}" if served else name
 
 
 def _parts(path: str) -> list[str]:

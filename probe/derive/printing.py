@@ -104,6 +104,8 @@ def _module(
     yield ""
     yield f"from probe.standard.hosts import {', '.join(sorted(bases))}"
     if classes:
+        if any("ObservedValue(" in written for written in classes):
+            yield "from probe.standard.observed import ObservedValue"
         yield "from probe.standard.value import StandardValue, Unserved"
     yield ""
     yield f"TITLE = {known.title!r}"
@@ -174,7 +176,7 @@ def _value(name: str, declared: Declared) -> str:
     if declared.axes:
         lines.append(f"    axes={declared.axes!r},")
     lines += [f"    {key}={value!r}," for key, value in declared.options]
-    return "\n".join([f"{name} = StandardValue(", *lines, ")"])
+    return "\n".join([f"{name} = {type(declared.value()).__name__}(", *lines, ")"])
 
 
 def _differing(first: HostDraft, other: HostDraft) -> list[str]:

@@ -88,6 +88,10 @@ class Recording:
         """The sites of a module and what is below it, in the order of the forward, each as it was first passed."""
         return [site for site in self._by_top[module] if site.call == 1 and _within(site.module, module)]
 
+    def passes(self, site: Site) -> list[Site]:
+        """What stood at a site each time that it was passed."""
+        return [found for found in self._by_top[site.module] if found.place == site.place and found.index == site.index]
+
     def inside(self, module: str) -> list[Event]:
         """The events inside a module, in the order of the forward."""
         return [event for event in self.events if module in event.inside]

@@ -146,7 +146,8 @@ def changed(part: torch.Tensor, name: str, host: Host) -> torch.Tensor:
     if part.is_floating_point():
         finite = part[part.abs() < 1e30]
         scale = float(finite.float().std()) if finite.numel() > 1 else 1.0
-        return part + (noise_like(part) * (scale or 1.0)).to(part.dtype)
+        noise = noise_like(part) * (scale or 1.0)
+        return part + (-noise.abs() if name == "mixer_decay" else noise).to(part.dtype)  # the log of a decay is below 0
     if name == "attention_mask":
         hidden = part.clone()
         hidden[:, 0] = 0

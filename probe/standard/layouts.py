@@ -42,6 +42,24 @@ LAYOUTS = _layouts(
     ExpertWeights="batch seq top_k",
     ExpertIndices="batch seq top_k",
     ExpertOutputs="batch seq top_k hidden_size",
+    Channels="batch seq channels",
+    MixerKeys="batch num_key_heads seq key_head_dim",
+    MixerValues="batch num_value_heads seq value_head_dim",
+    MixerHeads="batch seq num_value_heads value_head_dim",
+    MixerGates="batch seq num_value_heads",
+    MixerChannelGates="batch seq num_value_heads key_head_dim",
+    MixerState="batch num_value_heads key_head_dim value_head_dim",
+    MixerNormalizer="batch num_value_heads key_head_dim",
+    MixerStabilizer="batch num_value_heads",
+    ScanHeads="batch seq scan_heads scan_head_dim",
+    ScanSteps="batch seq scan_heads",
+    ScanMaps="batch seq scan_groups state_size",
+    ScanState="batch scan_heads scan_head_dim state_size",
+    ScanTokenStates="batch seq scan_heads scan_head_dim state_size",
+    ChannelMaps="batch seq state_size",
+    ChannelState="batch channels state_size",
+    ChannelTokenStates="batch seq channels state_size",
+    ChannelVector="batch channels",
     Patches="images patches vision_hidden_size",
     ImageTokenMask="batch seq",
     ImageFeatures="image_tokens hidden_size",
@@ -53,8 +71,8 @@ def fit(tensor: torch.Tensor, layout: Layout, *, size: tuple[int, int] | None, h
     """View ``tensor`` in the axes of ``layout``.
 
     Args:
-        tensor: as the model holds it: with the layout's axes, with two neighbouring axes folded into one, or, for
-            image features, with the images still apart.
+        tensor: as the model holds it: with the layout's axes, with two neighbouring axes folded into one, with an axis
+            of size one after the batch or at the end, or, for image features, with the images apart.
         layout: the axes wanted.
         size: ``(batch, seq)`` of the current call, to unfold a token axis.
         heads: number of heads, to unfold heads that stand side by side.
@@ -70,6 +88,8 @@ def fit(tensor: torch.Tensor, layout: Layout, *, size: tuple[int, int] | None, h
         return tensor
     if layout.name == "ImageFeatures" and tensor.ndim == wanted + 1:
         return tensor.flatten(0, 1)
+    if tensor.ndim == wanted + 1 and 1 in (tensor.shape[1], tensor.shape[-1]):
+        return tensor.squeeze(1 if tensor.shape[1] == 1 else -1)
     if tensor.ndim == wanted - 1:
         if layout.name == "HeadOutputs" and heads:
             return tensor.unflatten(-1, (heads, -1))
