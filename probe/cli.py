@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = command(given[1:]) if command else _probe(given)
         sys.stdout.flush()
         return status
-    except KeyboardInterrupt:
-        print("\nStopped. The records are as they were.", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"\n{stop or 'Stopped. The records are as they were.'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -150,18 +150,34 @@ def _write(plans: list[refresh.Plan], options: jobs.Options, crew: jobs.Crew, fo
             print(f"{ready.family}: the record of {checkpoint} is of real weights, not installed here; kept.")
     waiting = [ready for ready in plans if not ready.current and ready.family not in failed]
     refresh.require_folders(waiting)
-    for ready, outcomes in refresh.run(waiting, options, crew) if waiting else ():
-        if wrong := [outcome for outcome in outcomes if outcome.text is None]:
-            failed[ready.family] = wrong
-            continue
-        changed = refresh.keep(ready, outcomes, options)
-        probed, written = _count(len(outcomes), "checkpoint"), _count(len(changed), "record")
-        print(f"{ready.family}: {probed} probed, {written} changed.")
-        for checkpoint in changed:
-            print(f"  {store.record_path(ready.family, checkpoint)}")
+    done: list[str] = []
+    try:
+        for ready, outcomes in refresh.run(waiting, options, crew) if waiting else ():
+            if wrong := [outcome for outcome in outcomes if outcome.text is None]:
+                failed[ready.family] = wrong
+                continue
+            with refresh.uninterrupted():
+                changed = refresh.keep(ready, outcomes, options)
+                done.append(ready.family)
+            probed, written = _count(len(outcomes), "checkpoint"), _count(len(changed), "record")
+            print(f"{ready.family}: {probed} probed, {written} changed.")
+            for checkpoint in changed:
+                print(f"  {store.record_path(ready.family, checkpoint)}")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_stopped(done)) from None
     if waiting and not failed:
         print("`scripts/site --no-probe` shows the pages.")
     return _report(failed, len(plans), found.debug)
+
+
+def _stopped(done: list[str]) -> str:
+    """What an interrupt left, after the records of these families were written."""
+    if not done:
+        return "Stopped. The records are as they were."
+    if len(done) > _FEW:
+        return f"Stopped. {len(done)} families are done; the records of the others are as they were."
+    are = "is" if len(done) == 1 else "are"
+    return f"Stopped. {', '.join(done)} {are} done; the records of the others are as they were."
 
 
 def _find_jobs(plans: list[refresh.Plan]) -> dict[str, list[jobs.Outcome]]:
@@ -180,7 +196,8 @@ def _find_jobs(plans: list[refresh.Plan]) -> dict[str, list[jobs.Outcome]]:
 
 def _report(failed: dict[str, list[jobs.Outcome]], asked: int, debug: bool) -> int:
     """Tell what failed, a line for each checkpoint of one family, for each family of several; return the status."""
-    for outcomes in failed.values():
+    for found in failed.values():
+        outcomes = sorted(found, key=lambda outcome: outcome.given_up)  # what was at fault, then what suffered from it
         for outcome in outcomes if asked == 1 else outcomes[:1]:
             others = (
                 "" if asked == 1 or len(outcomes) == 1 else f" ({len(outcomes) - 1} more of its checkpoints failed)"

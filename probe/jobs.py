@@ -69,13 +69,18 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job gave: the record's canonical text, or why there is none."""
+    """What a job gave: the record's canonical text, or why there is none.
+
+    Attributes:
+        given_up: whether it was not run, since another job of its family ended its process.
+    """
 
     job: Job
     text: str | None = None
     message: str = ""
     status: int = 0
     trace: str = ""
+    given_up: bool = False
 
 
 def heavy(module: str) -> Any:
@@ -144,7 +149,13 @@ def _apart(groups: list[list[Job]], options: Options, crew: Crew, bar: Bar) -> I
         for group, job, result in results:
             if isinstance(result, workers.Lost):
                 advice = "; `--limit SECONDS` gives it longer" if result.overran else ""
-                outcome = Outcome(job, message=f"{result.message}{advice}.", status=1, trace=result.trace)
+                outcome = Outcome(
+                    job,
+                    message=f"{result.message}{advice}.",
+                    status=1,
+                    trace=result.trace,
+                    given_up=result.given_up,
+                )
             else:
                 outcome = result
             bar.ends(job.label, outcome.text is None)

@@ -6,6 +6,8 @@ records as they were; the other families go on, and where there are several, the
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -90,6 +92,19 @@ def run(plans: list[Plan], options: Options, crew: Crew) -> Iterator[tuple[Plan,
     """Run the plans' jobs and yield each family with its outcomes, as soon as it is complete."""
     for index, outcomes in jobs.run([found.jobs for found in plans], options, crew):
         yield plans[index], outcomes
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A Ctrl-C that comes inside is heard at the end."""
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 def keep(found: Plan, outcomes: list[Outcome], options: Options) -> list[str]:

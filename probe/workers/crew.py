@@ -187,7 +187,7 @@ class _Crew(Generic[T, R]):
         yield worker.group, worker.task, Lost(said, trace, overran)
         given_up, self._waiting[worker.group] = self._waiting[worker.group], deque()
         for task in given_up:
-            yield worker.group, task, Lost("it was not run after that")
+            yield worker.group, task, Lost("it was not run after that", given_up=True)
 
 
 def _start(notes: Path, work: Callable[[Any, Progress], Any], prepare: Callable[[], object]) -> _Worker[Any]:

@@ -29,11 +29,13 @@ class Lost:
         message: what became of it, as the end of a sentence.
         trace: where its process was then, as far as it could still tell.
         overran: whether it ran longer than it may.
+        given_up: whether it was not run at all, since another of its group was lost.
     """
 
     message: str
     trace: str = ""
     overran: bool = False
+    given_up: bool = False
 
 
 def serve(pipe: Connection, notes: str, work: Callable[[Any, Progress], Any], prepare: Callable[[], object]) -> None:

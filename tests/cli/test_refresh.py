@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from probe import store
+from probe import cli, store
+from probe.jobs import Job, Outcome
 from tests.cli.conftest import World
 
 FILES = {f"{family}/{stem}.json" for family in ("alpha_text", "beta_text") for stem in ("tiny", "tiny-two")} | {
@@ -110,6 +111,15 @@ def test_the_rest_of_a_family_is_not_run_after_a_crash_and_told_in_one_line(
     assert told[2] == "2 of 2 families failed; their records are as they were."
 
 
+@pytest.mark.parametrize("asked", [1, 2])
+def test_what_was_at_fault_is_told_before_what_was_given_up(capsys: pytest.CaptureFixture[str], asked: int) -> None:
+    """A second worker helps from the end of a list, so that what is given up may stand before what was at fault."""
+    given_up = Outcome(Job("a", "first", None), message="it was not run after that.", status=1, given_up=True)
+    at_fault = Outcome(Job("a", "last", None), message="its process crashed.", status=1)
+    assert cli._report({"a": [given_up, at_fault]}, asked, debug=False) == 1
+    assert capsys.readouterr().err.startswith("a · last: its process crashed.")
+
+
 @pytest.mark.parametrize(("fault", "where"), [("crash", "fakes.py"), ("sleep", "fakes.py")])
 def test_debug_shows_where_a_process_crashed_or_hung(
     world: World, monkeypatch: pytest.MonkeyPatch, fault: str, where: str
@@ -184,6 +194,38 @@ def test_a_stopped_run_leaves_the_records(
         assert process.returncode == 130
         assert err.strip().splitlines()[-1] == "Stopped. The records are as they were."
         assert "Traceback" not in err
+
+
+def test_an_interrupt_tells_which_families_were_done(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "org/beta_text-big=sleep")
+    process = world.start("alpha_text", "beta_text")
+    started = time.monotonic()
+    log = world.folder / "log"
+    while not log.exists() or "beta_text org" not in log.read_text():
+        assert time.monotonic() - started < 60 and process.poll() is None
+        time.sleep(0.02)
+    _interrupt(process.pid)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert err.strip().splitlines()[-1] == "Stopped. alpha_text is done; the records of the others are as they were."
+    assert {name.partition("/")[0] for name in world.records()} == {"alpha_text"}
+
+
+def test_an_interrupt_while_records_are_written_is_heard_after_that(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def interrupted(*paths: str) -> None:
+        signal.raise_signal(signal.SIGINT)
+        replace(*paths)
+
+    monkeypatch.setattr("os.replace", interrupted)
+    result = world.run("alpha_text")
+    assert result.status == 130
+    assert result.err.strip().endswith("Stopped. alpha_text is done; the records of the others are as they were.")
+    assert set(world.records()) == {name for name in FILES if name.startswith("alpha")}
+    monkeypatch.undo()
 
 
 def test_a_full_disk_leaves_the_records(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
