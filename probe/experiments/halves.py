@@ -21,7 +21,11 @@ def fp32_residual(run: Run) -> Verdict:
 
     A model in float32 is called with its weights cast, which changes none of them; one in half precision was read.
     """
-    dtypes = _read(run) if run.dtype is not torch.float32 else _cast(run)
+    try:
+        dtypes = _read(run) if run.dtype is not torch.float32 else _cast(run)
+    except RuntimeError as error:
+        why = f"The model does not run with bfloat16 weights here: {str(error).splitlines()[0]}."
+        return Verdict("inconclusive", why=why)
     load = "bfloat16" if run.dtype is torch.float32 else str(run.dtype).removeprefix("torch.")
     return per_block([None if dtype is None else dtype is torch.float32 for dtype in dtypes], {"load": load})
 
@@ -32,8 +36,22 @@ def _read(run: Run) -> list[torch.dtype | None]:
 
 
 def _cast(run: Run) -> list[torch.dtype | None]:
+    """Where the model cannot be called so, its other buffers are cast too: some are made in the load's dtype."""
     module = decoder(run)
-    half = {name: tensor.to(torch.bfloat16) for name, tensor in _saved(module) if tensor.is_floating_point()}
+    kept = tuple(getattr(run.model._module, "_keep_in_fp32_modules_strict", None) or ())
+    half = {
+        name: tensor.to(torch.bfloat16)
+        for name, tensor in _saved(module)
+        if tensor.is_floating_point() and not any(part in name for part in kept)
+    }
+    buffers = {name: buffer.to(torch.bfloat16) for name, buffer in module.named_buffers() if buffer.is_floating_point()}
+    try:
+        return _called(run, module, half)
+    except RuntimeError:
+        return _called(run, module, {**half, **buffers})
+
+
+def _called(run: Run, module: torch.nn.Module, half: dict[str, torch.Tensor]) -> list[torch.dtype | None]:
     found: dict[int, torch.dtype] = {}
     ids = token_ids(run, SHORT)
     call = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}

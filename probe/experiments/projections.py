@@ -12,7 +12,7 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, NO_INTERFACE, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, SCALE, attentions, forward, moved, once, projections, token_ids
+from .extra import LENGTH, SCALE, SHORT, attentions, forward, moved, once, projections, token_ids
 from .tap import Tap
 
 PARTS = ("queries", "keys", "values")
@@ -61,11 +61,22 @@ def _forgets_scale(run: Run, name: str) -> tuple[list[bool | None], float]:
         rows = [seen.scaled[path] for path in behind]
         if routes(run)[index]:
             rows.append(seen.whole)  # a larger router chooses the same projections: its scale says nothing of theirs
-        change = max(moved(getattr(seen.taps[index], name), row) for row in rows)
+        value = getattr(seen.taps[index], name)
+        change = max(moved(value, row) for row in rows)
+        if name != "values":
+            change = min(change, _spread(value))
         found.append(change < max(1e-3, tolerance(run)))
         if found[-1]:
             left = max(left, change)
     return found, left
+
+
+def _spread(heads: torch.Tensor) -> float:
+    """How far the lengths of a head's vectors ``[batch, heads, seq, head_dim]`` differ, relative to their mean: a norm
+    without a gain, or whose gain is one number, leaves them all the same.
+    """
+    lengths = heads.float().norm(dim=-1).movedim(1, 0).flatten(1)
+    return float((lengths.std(1) / lengths.mean(1).clamp_min(1e-30)).max())
 
 
 def untapped(run: Run) -> str | None:
@@ -76,7 +87,7 @@ def untapped(run: Run) -> str | None:
 
 def qk_norm(run: Run) -> Verdict:
     """Multiplies the output of the query and key projections by four: a norm behind them leaves the queries and
-    keys as they were.
+    keys as they were. Where what stands between them has a bias, a norm shows by all vectors having one length.
     """
     queries, left = _forgets_scale(run, "queries")
     keys, left_keys = _forgets_scale(run, "keys")
@@ -140,6 +151,8 @@ def conv_qk(run: Run) -> Verdict:
             continue
         reached = 0
         for value in (tapped.queries, tapped.keys):
+            if value.shape[2] != SHORT:
+                continue  # keys that are no tokens' own: several compressed into one
             change = (value[seen.place] - value[0]).abs().amax(dim=(0, 2)) / value[0].abs().max()
             later = (change[seen.at + 1 :] > tolerance(run)).nonzero()
             reached = max(reached, int(later.max()) + 1 if len(later) else 0)
@@ -161,7 +174,7 @@ def routes(run: Run) -> list[bool | None]:
     with Tap(every) as long:
         forward(run, token_ids(run, LENGTH))
     pairs = zip(every, short, (tapped.candidates for tapped in long.blocks), strict=True)
-    return [None if attention is None else bool(set(few) & set(many)) for attention, few, many in pairs]
+    return [None if attention is None else bool(few) and max(few) == max(many) for attention, few, many in pairs]
 
 
 def attention_experts(run: Run) -> Verdict:

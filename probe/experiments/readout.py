@@ -4,9 +4,6 @@ reads by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 
 from ..measure.rounding import digits
@@ -14,9 +11,9 @@ from ..measure.run import Run
 from .answers import explain, per_block, phrase, small, tolerance
 from .attention import fit_cap
 from .base import Measured, Quirk, Verdict, some
-from .extra import SCALE, SHORT, forward, moved, once, part, times, token_ids
-from .forwards import streams
-from .tap import Rows, removed
+from .entrance import entrance
+from .extra import moved, part
+from .routing import hashes
 
 
 def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
@@ -25,71 +22,9 @@ def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
     return factor, float((right - factor * left).abs().max() / right.abs().max().clamp_min(1e-30))
 
 
-@dataclass
-class Entering:
-    """What block 0 takes for other tokens, and for a larger output of the embedding module: rows :attr:`other`,
-    :attr:`larger`.
-
-    Attributes:
-        embedded: the embedding module's output, ``[rows, seq, width]``.
-        taken: what block 0 takes, cut to one lane, ``[rows, seq, width]``; None where it takes other positions.
-        table: the rows of the embedding table that were looked up.
-        larger_table: what the embedding module gives for a table that is four times as large.
-    """
-
-    embedded: torch.Tensor
-    taken: torch.Tensor | None
-    table: torch.Tensor
-    larger_table: torch.Tensor
-    other: int = 1
-    larger: int = 2
-
-
-@once
-def entering(run: Run) -> Entering:
-    """One forward of other tokens, and of a larger embedding output, on the same positions."""
-    module, block = run.model.embed_tokens._module, run.text.envoys[0]._module
-    rows = Rows(3)
-    ids = token_ids(run, SHORT, rows.total)
-    ids[1] = token_ids(run, SHORT, seed=1)[0]
-    given: list[torch.Tensor] = []
-    seen: dict[str, torch.Tensor] = {}
-
-    def look(_: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
-        given.append(args[0])
-        out = rows.change(2, times(SCALE))(out)
-        seen["embedded"] = out.detach().float().clone()
-        return out
-
-    def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        stream = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
-        seen.setdefault("taken", stream.detach().float().clone())
-
-    with (
-        removed(module.register_forward_hook(look)),
-        removed(block.register_forward_pre_hook(enter, with_kwargs=True)),
-    ):
-        forward(run, ids)
-    embedded = seen["embedded"]
-    weight = module.weight.detach()
-    with torch.no_grad():
-        larger = torch.func.functional_call(module, {"weight": weight * SCALE}, (given[-1],)).float()
-    return Entering(embedded, _one_lane(seen["taken"], embedded), weight[given[-1]].float(), larger)
-
-
-def _one_lane(taken: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
-    """The stream that enters block 0, the first of its lanes where it has several, at the positions of the tokens."""
-    rows, positions, width = like.shape
-    if taken.ndim == 4:
-        taken = taken.select(2 if taken.shape[:2] == like.shape[:2] else 0, 0)
-    if taken.shape[0] != rows or taken.ndim != 3 or taken.shape[1] < positions or taken.shape[2] < width:
-        return None
-    return taken[:, -positions:, :width]
-
-
 def scaled_embeddings(run: Run) -> Verdict:
     """The embedding module's output against the table's rows: a factor other than one makes the answer yes."""
-    seen = entering(run)
+    seen = entrance(run)
     if seen.table.shape != seen.embedded.shape:
         return Verdict("no", measured={"table_width": seen.table.shape[-1], "output_width": seen.embedded.shape[-1]})
     factor, left = _fit(seen.table[:2], seen.embedded[:2])
@@ -105,7 +40,7 @@ def embedding_multiplier(run: Run) -> Verdict:
     """What enters block 0 for one prompt less what enters it for another, against the same of the embedding module's
     output, so that what is added for a position cancels: a factor other than one makes the answer yes.
     """
-    seen = entering(run)
+    seen = entrance(run)
     if seen.taken is None:
         return Verdict("n/a", why="What enters block 0 has other positions or another width than the embedding gives.")
     given = seen.embedded[seen.other] - seen.embedded[0]
@@ -123,7 +58,7 @@ def normed_embeddings(run: Run) -> Verdict:
     """Multiplies the embedding table, and the embedding module's output, by four: a norm behind either leaves what
     comes after it as it was.
     """
-    seen = entering(run)
+    seen = entrance(run)
     close = max(1e-3, tolerance(run))
     inside = float((seen.larger_table[:2] - seen.embedded[:2]).abs().max() / seen.embedded[:2].abs().max()) < close
     between = seen.taken is not None and moved(seen.taken, seen.larger) < close
@@ -172,18 +107,46 @@ def scaled_logits(run: Run) -> Verdict:
 
 
 def per_layer_embeddings(run: Run) -> Verdict:
-    """Changes the token ids while the stream entering each block stays: a block that answers reads the ids by
-    another way.
+    """Changes the token ids while the stream entering each block and the embedding module's output stay: a block that
+    answers reads the ids by another way. Where they only choose its experts, that is another quirk.
     """
-    changes = streams(run)
-    found: list[bool | None] = [
-        moved(changes.leaving[index], changes.ids) > tolerance(run) for index in range(len(run.text))
-    ]
+    seen = entrance(run)
+    found: list[bool | None] = []
+    for index, (chosen, mixed) in enumerate(zip(hashes(run), mixes_rows(run), strict=True)):
+        found.append(None if mixed else moved(seen.leaving[index], seen.ids) > tolerance(run) and not chosen)
     measured: Measured = {}
     widths = {_branch_width(run, index) for index, answer in enumerate(found) if answer} - {None}
     if len(widths) == 1:
         measured["width"] = widths.pop()
-    return per_block(found, measured, explain(run, measured, {"width": ["hidden_size_per_layer_input"]}))
+    explained = explain(run, measured, {"width": ["hidden_size_per_layer_input"]})
+    return per_block(found, measured, explained, unknown=MIXED)
+
+
+def embeddings_again(run: Run) -> Verdict:
+    """Changes the embedding module's output while the token ids and the stream entering each block stay: a block that
+    answers takes the embeddings beside the stream. Block 0 takes them as its stream.
+    """
+    seen = entrance(run)
+    found: list[bool | None] = []
+    for index, mixed in enumerate(mixes_rows(run)):
+        found.append(None if mixed else moved(seen.leaving[index], seen.other, seen.ids) > tolerance(run))
+    return per_block(found, unknown=MIXED)
+
+
+MIXED = "What a block gives for a row depends on where the row stands in its batch, so that rows say nothing here."
+
+
+def mixes_rows(run: Run) -> list[bool]:
+    """For each block whether it gives another output for the same input in another row of a batch."""
+    seen = entrance(run)
+    return [moved(seen.leaving[index], seen.same) > max(1e-3, tolerance(run)) for index in range(len(run.text))]
+
+
+def batch_mixing(run: Run) -> Verdict:
+    """Gives a block the same input on every row of a batch: rows that come out different mix, and so does a prompt
+    with others that are padded and run beside it.
+    """
+    return per_block(mixes_rows(run), {"rows": len(entrance(run).leaving[0])})
 
 
 def _branch_width(run: Run, index: int) -> int | None:
@@ -251,6 +214,26 @@ QUIRKS = (
         lambda m, b, n: (
             f"On {some(b or [], n)} a vector of the token{phrase(m, 'width', ', {} wide,')} reaches the block "
             "beside the stream, from an embedding table of its own."
+        ),
+    ),
+    Quirk(
+        "batch-mixing",
+        "Rows of a batch mix",
+        "text",
+        batch_mixing,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} equal rows of a batch come out different: tokens of one row reach another, so that "
+            "results depend on what is run beside a prompt."
+        ),
+    ),
+    Quirk(
+        "embeddings-again",
+        "Embeddings taken again",
+        "text",
+        embeddings_again,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the token embeddings reach the block a second time, beside the stream: an edit of "
+            "`token_embeddings` moves more than `layers[0].layer_input`."
         ),
     ),
 )

@@ -8,10 +8,12 @@ import torch
 
 from ..measure.rounding import digits
 from ..measure.run import Run
+from ..measure.trace import Key
+from ..measure.trace import run as run_workers
+from ..standard.hosts import Host
 from .answers import explain, per_block, phrase, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, forward, once, part, token_ids
-from .forwards import streams
+from .extra import LENGTH, SHORT, forward, noisy, once, part, token_ids
 from .tap import Rows, hooks
 
 EXPERTS = ["num_local_experts", "num_experts", "n_routed_experts"]
@@ -23,9 +25,17 @@ def _is_mixture(run: Run) -> list[bool]:
     return [any(term.kind == "moe" for term in anatomy.terms) for anatomy in run.text.anatomy]
 
 
+def _value(run: Run, index: int, name: str) -> torch.Tensor | None:
+    """A value of a block's mixture, whatever host serves it; None where none does."""
+    label = run.text.label
+    hosts = (key.host for key in run.readings if key.block == index and key.name == name and key.host.startswith(label))
+    host = next(hosts, None)
+    return None if host is None else run.text.get(index, host.removeprefix(label).lstrip("."), name)
+
+
 def _counts(run: Run, index: int) -> tuple[int, int] | None:
     """Experts that are scored, and experts that a token takes, on one block."""
-    logits, chosen = run.text.get(index, "mlp", "router_logits"), run.text.get(index, "mlp", "expert_indices")
+    logits, chosen = _value(run, index, "router_logits"), _value(run, index, "expert_indices")
     return None if logits is None or chosen is None else (logits.shape[-1], chosen.shape[-1])
 
 
@@ -41,19 +51,29 @@ def mixture_of_experts(run: Run) -> Verdict:
 
 def shared_expert(run: Run) -> Verdict:
     """On a mixture block, an MLP beside the routed experts that gives every token something, whatever the router
-    chose.
+    chose: inside the mixture, or as a contribution of its own that reads the same point of the stream.
     """
     found: list[bool | None] = []
     shares = []
     for index, mixture in enumerate(_is_mixture(run)):
-        shared = run.text.get(index, "mlp", "shared_expert_output") if mixture else None
         if not mixture:
             found.append(None)
             continue
+        shared = _value(run, index, "shared_expert_output")
+        if shared is None:
+            shared = _beside(run, index)
         least = 0.0 if shared is None else float(shared.norm(dim=-1).min() / shared.norm(dim=-1).max().clamp_min(1e-30))
         shares.append(least)
         found.append(least > 0)
     return per_block(found, {"least_over_largest_output": digits(min(shares), 2)} if shares else {}, absent=NO_MIXTURE)
+
+
+def _beside(run: Run, index: int) -> torch.Tensor | None:
+    """What the one MLP of a block adds that reads the same point of the stream as its mixture."""
+    terms = run.text.anatomy[index].terms
+    points = {id(term.reads) for term in terms if term.kind == "moe"}
+    beside = [term for term in terms if term.kind == "mlp"]
+    return beside[0].tensor.float() if len(beside) == 1 and id(beside[0].reads) in points else None
 
 
 def dense_first_blocks(run: Run) -> Verdict:
@@ -93,7 +113,7 @@ def weight_sums(run: Run) -> list[torch.Tensor | None]:
     found: list[torch.Tensor | None] = []
     dense: dict[int, torch.Tensor] = {}
     for index, mixture in enumerate(_is_mixture(run)):
-        weights = run.text.get(index, "mlp", "expert_weights") if mixture else None
+        weights = _value(run, index, "expert_weights") if mixture else None
         found.append(None if weights is None else weights.sum(-1).flatten())
         if mixture and weights is None and part(run.text.envoys[index], "mlp.experts") is not None:
             dense[index] = torch.empty(0)
@@ -136,20 +156,55 @@ def unnormalized_routing(run: Run) -> Verdict:
     return per_block(found, measured, unknown="The weights of this mixture's experts were not read.")
 
 
-def hash_routing(run: Run) -> Verdict:
-    """Adds noise to the stream and keeps the token ids: the same experts for every token make the answer yes."""
-    changes = streams(run)
-    rows = Rows(changes.rows)
+@once
+def hashes(run: Run) -> list[bool | None]:
+    """For each block whether the experts stay when noise is added to the stream, and change with the token ids; None
+    where no choice of experts was read.
+    """
+    hosts = [_host(run, index, "expert_indices") for index in range(len(run.text))]
+    chosen: dict[int, torch.Tensor] = {}
+    rows = Rows(3)
+    ids = token_ids(run, SHORT, rows.total)
+    ids[2] = token_ids(run, SHORT, seed=1)[0]
+
+    def read() -> None:
+        for index, host in enumerate(hosts):
+            if host is not None:
+                chosen[index] = host.expert_indices.detach().clone()
+
+    if any(host is not None for host in hosts):
+        entering = [
+            (envoy._module, change) for envoy in run.text.envoys for change in (rows.align, rows.change(1, noisy))
+        ]
+        with hooks(entering):
+            run_workers(run.model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, [read])
     found: list[bool | None] = []
-    for index, mixture in enumerate(_is_mixture(run)):
-        chosen = changes.chosen[index]
-        if not mixture or not chosen:
+    for index in range(len(run.text)):
+        if index not in chosen:
             found.append(None)
             continue
-        still = all(torch.equal(rows.part(ids, 0), rows.part(ids, changes.noise)) for ids in chosen)
-        follows = any(not torch.equal(rows.part(ids, 0), rows.part(ids, changes.ids)) for ids in chosen)
-        found.append(still and follows)
-    return per_block(found, absent=NO_MIXTURE)
+        plain, noise, other = (rows.part(chosen[index], row) for row in range(rows.total))
+        found.append(torch.equal(plain, noise) and not torch.equal(plain, other))
+    return found
+
+
+def _host(run: Run, index: int, name: str) -> Host | None:
+    """The host of a block that serves a value in this run."""
+    return next(
+        (
+            host
+            for label, block, host in run.model.hosts()
+            if block == index and label.startswith(run.text.label) and Key(label, block, name) in run.readings
+        ),
+        None,
+    )
+
+
+def hash_routing(run: Run) -> Verdict:
+    """Adds noise to the stream and keeps the token ids: the same experts for every token make the answer yes."""
+    if not any(_is_mixture(run)):
+        return Verdict("n/a", why=NO_MIXTURE)
+    return per_block(hashes(run), unknown="The experts that tokens are sent to were not read.")
 
 
 def _experts(measured: Measured, blocks: list[int] | None, total: int) -> str:

@@ -32,8 +32,12 @@ def values_from_keys(run: Run) -> Verdict:
 
 
 def _width(heads: torch.Tensor) -> int:
-    """Width of all heads of ``[batch, heads, seq, head_dim]`` side by side."""
-    return heads.shape[1] * heads.shape[3]
+    """Width of all heads of ``[batch, heads, seq, head_dim]`` side by side, a repeated one counted once."""
+    distinct: list[torch.Tensor] = []
+    for head in heads.unbind(1):
+        if not any(torch.equal(head, other) for other in distinct):
+            distinct.append(head)
+    return len(distinct) * heads.shape[3]
 
 
 def fused_qkv(run: Run) -> Verdict:

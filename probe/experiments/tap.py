@@ -1,4 +1,4 @@
-"""A tap: what the attentions of a stack pass through while the model runs, and hooks that change single rows.
+"""A tap: what the attentions of a stack pass through while the model runs.
 
 A tap listens at transformers' shared attention interface, which hands over queries, keys, values and the heads' outputs
 of every attention that uses it, at the products of an attention that does its arithmetic itself, and at the softmax and
@@ -8,7 +8,7 @@ the top-k, which any attention or router calls. It is used around a plain forwar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -18,8 +18,7 @@ from nnsight.intervention.envoy import Envoy
 from torch.overrides import TorchFunctionMode
 from transformers.modeling_utils import AttentionInterface
 
-Change = Callable[[torch.Tensor], torch.Tensor]
-"""Gives the tensor a module goes on with."""
+from .rows import Change, Rows, hooks, removed
 
 Softmax = Callable[[torch.Tensor, torch.Tensor], Any]
 
@@ -208,94 +207,6 @@ def by_heads(tensor: torch.Tensor, rows: int) -> torch.Tensor | None:
     if tensor.ndim == 3 and tensor.shape[0] % rows == 0:
         return tensor.unflatten(0, (rows, -1))
     return tensor if tensor.ndim == 4 and tensor.shape[0] == rows else None
-
-
-@contextmanager
-def removed(handle: Any) -> Any:
-    """Removes a hook when the context ends."""
-    try:
-        yield handle
-    finally:
-        handle.remove()
-
-
-@contextmanager
-def hooks(
-    entering: Iterable[tuple[torch.nn.Module, Change]] = (), leaving: Iterable[tuple[torch.nn.Module, Change]] = ()
-) -> Any:
-    """Changes what modules are called with (their first tensor) and what they return, while the context lasts."""
-    with ExitStack() as stack:
-        for module, change in entering:
-            stack.enter_context(removed(module.register_forward_pre_hook(_entering(change), with_kwargs=True)))
-        for module, change in leaving:
-            stack.enter_context(removed(module.register_forward_hook(_leaving(change))))
-        yield
-
-
-def _entering(change: Change) -> Callable[..., Any]:
-    def hook(
-        _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        first = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
-        changed = change(first)
-
-        def instead(value: Any) -> Any:
-            """An attention may be given its input three times, as what queries, keys and values are made from."""
-            return changed if value is first else value
-
-        return tuple(map(instead, args)), {name: instead(value) for name, value in kwargs.items()}
-
-    return hook
-
-
-def _leaving(change: Change) -> Callable[..., Any]:
-    def hook(_: torch.nn.Module, __: Any, output: Any) -> Any:
-        if isinstance(output, torch.Tensor):
-            return change(output)
-        return type(output)([change(output[0]), *output[1:]])
-
-    return hook
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows of a batch, in tensors that have a row axis and in those where tokens of all rows are one axis."""
-
-    total: int
-
-    def part(self, tensor: torch.Tensor, row: int) -> torch.Tensor:
-        """The part of a tensor that belongs to a row."""
-        size = tensor.shape[0] // self.total
-        return tensor[row * size : (row + 1) * size]
-
-    def align(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Every row set to row 0, so that what differs between rows afterwards was changed after this point."""
-        return self.part(tensor, 0).repeat(self.total, *[1] * (tensor.ndim - 1))
-
-    def change(self, row: int, how: Change) -> Change:
-        """Changes one row, given as ``[seq, width]`` or whatever follows the row axis, and leaves the others; a tensor of
-        indices stays as it is.
-        """
-
-        def change(tensor: torch.Tensor) -> torch.Tensor:
-            if not tensor.is_floating_point():
-                return tensor
-            changed = tensor.clone()
-            target = self.part(changed, row)
-            only = target.shape[0] == 1 and tensor.ndim > 2
-            target.copy_(how(target[0])[None] if only else how(target))
-            return changed
-
-        return change
-
-    def keep(self, store: dict[Any, torch.Tensor], name: Any) -> Change:
-        """Changes nothing and keeps a float32 copy of what passes, ``[rows, seq, width]`` for a stream."""
-
-        def change(tensor: torch.Tensor) -> torch.Tensor:
-            store[name] = tensor.detach().float().clone().reshape(self.total, -1, tensor.shape[-1])
-            return tensor
-
-        return change
 
 
 __all__ = ["Change", "Rows", "Softmax", "Tap", "Tapped", "hooks", "removed"]

@@ -1,0 +1,97 @@
+"""What enters the stack: the embedding module's output and block 0's input for other tokens, and whether blocks look
+at tokens or embeddings again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..measure.run import Run
+from .extra import SCALE, SHORT, forward, once, times, token_ids
+from .rows import Change, Rows, hooks, removed
+from .tap import Tap
+
+
+@dataclass
+class Entrance:
+    """One forward in which every block takes row 0's stream on every row.
+
+    Row :attr:`same` is row 0 again; row :attr:`other` has other tokens; in row :attr:`larger` the embedding module's
+    output is multiplied; row :attr:`ids` has other tokens and row 0's embedding.
+
+    Attributes:
+        embedded: the embedding module's output, ``[rows, seq, width]``.
+        taken: what block 0 would take, cut to one lane, ``[rows, seq, width]``; None where it takes other positions.
+        table: the rows of the embedding table that were looked up, ``[rows, seq, width]``.
+        larger_table: what the embedding module gives for a table that is four times as large.
+        leaving: what leaves each block.
+        attends: for each block whether a softmax over positions or the shared attention interface ran inside it.
+    """
+
+    embedded: torch.Tensor
+    taken: torch.Tensor | None
+    table: torch.Tensor
+    larger_table: torch.Tensor
+    leaving: dict[int, torch.Tensor] = field(default_factory=dict)
+    attends: list[bool] = field(default_factory=list)
+    same: int = 1
+    larger: int = 2
+    ids: int = 3
+    other: int = 4
+
+
+@once
+def entrance(run: Run) -> Entrance:
+    """One forward of other tokens, and of other embeddings, on the same positions."""
+    module = run.model.embed_tokens._module
+    rows = Rows(5)
+    ids = token_ids(run, SHORT, rows.total)
+    ids[3:] = token_ids(run, SHORT, seed=1)[0]
+    given: list[torch.Tensor] = []
+    seen: dict[str, torch.Tensor] = {}
+    leaving: dict[Any, torch.Tensor] = {}
+
+    def embed(_: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
+        given.append(args[0])
+        changed = rows.change(2, times(SCALE))(out)
+        changed[3] = out[0]
+        seen.setdefault("embedded", changed.detach().float().clone())
+        return changed
+
+    def enter(stream: torch.Tensor) -> torch.Tensor:
+        seen.setdefault("taken", stream.detach().float().clone())
+        return stream
+
+    blocks = [envoy._module for envoy in run.text.envoys]
+    entering: list[tuple[torch.nn.Module, Change]] = [(blocks[0], enter), *((block, rows.align) for block in blocks)]
+    after: list[tuple[torch.nn.Module, Change]] = [
+        (block, rows.keep(leaving, index)) for index, block in enumerate(blocks)
+    ]
+    tap = Tap(run.text.envoys)
+    with removed(module.register_forward_hook(embed)), hooks(entering, after), tap:
+        forward(run, ids)
+    weight = module.weight.detach()
+    with torch.no_grad():
+        larger = torch.func.functional_call(module, {"weight": weight * SCALE}, (given[0],)).float()
+    embedded = seen["embedded"]
+    return Entrance(
+        embedded,
+        _one_lane(seen["taken"], embedded),
+        weight[given[0]].float(),
+        larger,
+        leaving,
+        [tapped.interface > 0 or tapped.softmaxes > 0 for tapped in tap.blocks],
+    )
+
+
+def _one_lane(taken: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
+    """The stream that enters block 0, the first of its lanes where it has several, at the positions of the tokens."""
+    rows, positions, width = like.shape
+    if taken.ndim == 4:
+        taken = taken.select(2 if taken.shape[:2] == like.shape[:2] else 0, 0)
+    if taken.shape[0] != rows or taken.ndim != 3 or taken.shape[1] < positions or taken.shape[2] < width:
+        return None
+    return taken[:, -positions:, :width]

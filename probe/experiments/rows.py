@@ -1,0 +1,109 @@
+"""Rows of a batch: hooks that change what a module takes or gives on single rows, and keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+"""Gives the tensor a module goes on with."""
+
+
+@contextmanager
+def removed(handle: Any) -> Any:
+    """Removes a hook when the context ends."""
+    try:
+        yield handle
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def hooks(
+    entering: Iterable[tuple[torch.nn.Module, Change]] = (), leaving: Iterable[tuple[torch.nn.Module, Change]] = ()
+) -> Any:
+    """Changes what modules are called with (their first tensor) and what they return, while the context lasts."""
+    with ExitStack() as stack:
+        for module, change in entering:
+            stack.enter_context(removed(module.register_forward_pre_hook(_entering(change), with_kwargs=True)))
+        for module, change in leaving:
+            stack.enter_context(removed(module.register_forward_hook(_leaving(change))))
+        yield
+
+
+def _entering(change: Change) -> Callable[..., Any]:
+    def hook(
+        _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        first = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+        changed = change(first)
+
+        def instead(value: Any) -> Any:
+            """An attention may be given its input three times, as what queries, keys and values are made from."""
+            return changed if value is first else value
+
+        return tuple(map(instead, args)), {name: instead(value) for name, value in kwargs.items()}
+
+    return hook
+
+
+def _leaving(change: Change) -> Callable[..., Any]:
+    def hook(_: torch.nn.Module, __: Any, output: Any) -> Any:
+        if isinstance(output, torch.Tensor):
+            return change(output)
+        return type(output)([change(output[0]), *output[1:]])
+
+    return hook
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a batch, in tensors that have a row axis and in those where tokens of all rows are one axis."""
+
+    total: int
+
+    def axis(self, tensor: torch.Tensor) -> int:
+        """The axis that holds the rows: the first, or the second of a stream whose first axis holds its lanes."""
+        lanes_first = tensor.ndim == 4 and tensor.shape[0] % self.total and not tensor.shape[1] % self.total
+        return 1 if lanes_first else 0
+
+    def part(self, tensor: torch.Tensor, row: int) -> torch.Tensor:
+        """The part of a tensor that belongs to a row, a view."""
+        axis = self.axis(tensor)
+        size = tensor.shape[axis] // self.total
+        return tensor.narrow(axis, row * size, size)
+
+    def align(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Every row set to row 0, so that what differs between rows afterwards was changed after this point."""
+        axis = self.axis(tensor)
+        return self.part(tensor, 0).repeat(*[self.total if place == axis else 1 for place in range(tensor.ndim)])
+
+    def change(self, row: int, how: Change) -> Change:
+        """Changes one row, given as ``[seq, width]`` or whatever follows the row axis, and leaves the others; indices
+        stay as they are.
+        """
+
+        def change(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor
+            changed = tensor.clone()
+            target = self.part(changed, row)
+            only = target.shape[0] == 1 and tensor.ndim > 2
+            target.copy_(how(target[0])[None] if only else how(target))
+            return changed
+
+        return change
+
+    def keep(self, store: dict[Any, torch.Tensor], name: Any) -> Change:
+        """Changes nothing and keeps a float32 copy of what passes, ``[rows, seq, width]`` for a stream."""
+
+        def change(tensor: torch.Tensor) -> torch.Tensor:
+            by_row = tensor.detach().float().movedim(self.axis(tensor), 0)
+            store[name] = by_row.reshape(self.total, -1, tensor.shape[-1]).clone()
+            return tensor
+
+        return change
