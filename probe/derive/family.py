@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..standard.hosts import Host
+from ..standard.hosts import Attention, Host, Layer, Mlp
 from ..standard.value import StandardValue
 from .declare import BlockDraft, Draft, HostDraft
 
@@ -94,11 +94,22 @@ def envoys(model: torch.nn.Module, draft: Draft) -> dict[str, type[Host]]:
 
 
 def _host_class(native: str, host: HostDraft) -> type[Host]:
-    members: dict[str, Any] = {name: declared.value() for name, declared in host.values.items()}
+    members: dict[str, Any] = {name: host.values[name].value() for name in sorted(host.values, key=_place)}
     members |= {name: _size(name) for name in SIZES if name in host.sizes}
     members["measured"] = dict(host.sizes)
     members["__doc__"] = f"The values of {native}, as derived."
     return type(re.sub(r"\W", "", native), (DerivedHost,), members)
+
+
+_BEFORE = [*Layer.standard_values(), *Attention.standard_values(), *Mlp.standard_values()]
+_LAST = ("attention_output", "routed_output", "shared_expert_output", "mlp_output", "layer_output")
+
+
+def _place(name: str) -> tuple[int, int]:
+    """Where a value stands in a forward pass: what most hosts have in their order, what few have, what is added."""
+    if name in _LAST:
+        return 2, _LAST.index(name)
+    return (0, _BEFORE.index(name)) if name in _BEFORE else (1, 0)
 
 
 def rename(model: torch.nn.Module, draft: Draft) -> dict[str | type, str]:
