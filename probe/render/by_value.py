@@ -48,7 +48,12 @@ def index(values: Mapping[str, Sequence[Place]], families: int) -> o.ValueIndex:
                 entries.append(o.ValueEntry(name, url, layout, dims, text, _count(served), _role(usual)))
         if entries:
             made.append(o.ValueHost(host, "h-" + anchor(host, "")[2:].strip("-"), entries))
-    return o.ValueIndex(made, families)
+    unserved = [
+        (name, list(dict.fromkeys(place.value.reason or "no reason given" for place in places)))
+        for name, places in values.items()
+        if not any(place.served for place in places)
+    ]
+    return o.ValueIndex(made, unserved, families)
 
 
 def _part(key: str, title: str, places: Sequence[Place], families: int) -> o.ValuePart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -42,7 +43,8 @@ def index(families: Iterable[Family]) -> Markup:
         _group("vision", "Vision", [_vision(of) for of in every], VISION, ordered=True),
         _group("available", "What was run", [of.available for of in every], AVAILABLE, ordered=True),
     ]
-    return render(o.Index([card(*pair) for pair in found], [g for g in groups if len(g.options) > 1], ORDERS))
+    page = render(o.Index([card(*pair) for pair in found], [g for g in groups if len(g.options) > 1], ORDERS))
+    return Markup(re.sub(r">\s+<", "><", page))  # with hundreds of cards a browser feels every node
 
 
 def card(family: Family, of: Facets) -> o.FamilyCard:
@@ -53,7 +55,7 @@ def card(family: Family, of: Facets) -> o.FamilyCard:
     ids = len([entry for entry in family.listed if entry.kind != "tiny"])
     figures = [("blocks", str(len(record.blocks))), ("values", str(sections.served(record)))]
     if ids:
-        figures.append(("checkpoints", str(ids)))
+        figures.append(("checkpoint" if ids == 1 else "checkpoints", str(ids)))
     if sizes:
         low, high = parameters(min(sizes)), parameters(max(sizes))
         figures.append(("parameters", low if low == high else f"{low} – {high}"))

@@ -144,7 +144,10 @@ class ValueHost:
 
 @dataclass(frozen=True)
 class ValueIndex:
+    """``unserved``: values that records name and no family serves, with the reasons they give."""
+
     hosts: list[ValueHost]
+    unserved: list[tuple[str, list[str]]]
     total: int
 
 

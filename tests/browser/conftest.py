@@ -9,8 +9,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -25,9 +27,9 @@ const keep = entries => {
 }
 const observer = new PerformanceObserver(list => keep(list.getEntries()))
 observer.observe({ type: "layout-shift", buffered: true })
-window.stopWatching = () => {
+window.takeShifts = () => {
   keep(observer.takeRecords())
-  observer.disconnect()
+  return window.shifts
 }
 """
 
@@ -36,9 +38,19 @@ STARVED = 0.02
 """Layout shift that a starved machine can cause, which lays a page out while it is still reading it."""
 
 
+_moved: WeakSet[Page] = WeakSet()
+
+
 def stop_watching(page: Page) -> None:
     """From here on the test itself moves the page (another width, another medium); what shifts then is no fault."""
-    page.evaluate("stopWatching()")
+    _check_shifts(page)
+    _moved.add(page)
+
+
+def _check_shifts(page: Page) -> None:
+    if page not in _moved and page.evaluate("typeof window.takeShifts") == "function":
+        shifts = page.evaluate("takeShifts()")
+        assert sum(shifts) < STARVED, f"the layout shifted: {shifts}"
 
 
 class _Silent(http.server.SimpleHTTPRequestHandler):
@@ -47,17 +59,35 @@ class _Silent(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the served site."""
-    records, site, notes = (tmp_path_factory.mktemp(name) for name in ("records", "site", "notes"))
+    """The address of the fixture's site."""
+    records, notes = (tmp_path_factory.mktemp(name) for name in ("records", "notes"))
+    _run("-m", "tests.render.fixture", str(records), str(notes))
+    with _served(records, notes, tmp_path_factory.mktemp("site")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a site of 250 families."""
+    records, notes = (tmp_path_factory.mktemp(name) for name in ("records", "notes"))
+    _run("-m", "tests.render.many", str(records), "250")
+    with _served(records, notes, tmp_path_factory.mktemp("site")) as url:
+        yield url
+
+
+def _run(*command: str, **environment: str) -> None:
+    environment = {**os.environ, **environment}
+    subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True, capture_output=True)
+
+
+@contextmanager
+def _served(records: Path, notes: Path, site: Path) -> Iterator[str]:
+    """Builds the site for the address that it then serves it at."""
     handler = functools.partial(_Silent, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         url = f"http://127.0.0.1:{server.server_address[1]}"
-        for command in (
-            ["-m", "tests.render.fixture", str(records), str(notes)],
-            ["-m", "probe.render", "build", "--records", str(records), "--site", str(site)],
-        ):
-            environment = {**os.environ, "SITE_URL": f"{url}/", "PROBE_NOTES": str(notes)}
-            subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True, capture_output=True)
+        build = ("-m", "probe.render", "build", "--records", str(records), "--site", str(site))
+        _run(*build, SITE_URL=f"{url}/", PROBE_NOTES=str(notes))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield url
         server.shutdown()
@@ -75,10 +105,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
-    """Opens a path; at the end no page may have logged an error, asked elsewhere, or shifted its layout."""
+    """Opens a path of the fixture's site, or of the one at ``of``.
+
+    At the end no page may have logged an error, asked elsewhere, or shifted its layout.
+    """
     opened: list[tuple[Page, list[str]]] = []
 
-    def at(path: str, width: int = 1440, height: int = 900, **options: Any) -> Page:
+    def at(path: str, width: int = 1440, height: int = 900, of: str = address, **options: Any) -> Page:
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         page = context.new_page()
         wrong: list[str] = []
@@ -86,11 +119,11 @@ def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
         page.on("pageerror", lambda e: wrong.append(f"error: {e}"))
         page.on("requestfailed", lambda r: wrong.append(f"failed: {r.url}"))
         page.on("response", lambda r: wrong.append(f"{r.status}: {r.url}") if r.status >= 400 else None)
-        own = (address, "data:", "blob:")
+        own = (of, "data:", "blob:")
         page.on("request", lambda r: None if r.url.startswith(own) else wrong.append(f"elsewhere: {r.url}"))
         if options.get("java_script_enabled", True):
             page.add_init_script(SHIFTS)
-        page.goto(address + path)
+        page.goto(of + path)
         if options.get("java_script_enabled", True) and page.locator("[data-part=block]").count():
             page.wait_for_selector("[data-part=block] a.part[aria-pressed]")
             page.evaluate("document.fonts.ready")
@@ -100,9 +133,7 @@ def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
     yield at
     for page, wrong in opened:
         assert wrong == [], wrong
-        if page.evaluate("typeof window.shifts") == "object":
-            shifts = page.evaluate("window.shifts")
-            assert sum(shifts) < STARVED, f"the layout shifted: {shifts}"
+        _check_shifts(page)
         page.context.close()
 
 

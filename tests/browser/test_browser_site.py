@@ -103,7 +103,7 @@ def test_instant_navigation_keeps_the_figure_alive(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        ("attention_head_outputs", "/gemma4_text/"),
+        ("attention_head_outputs", "/values/attention_head_outputs/"),
         ("gemma-4-26B-A4B", "26B-A4B"),
         ("layers.{i}.self_attn", "self_attn"),
     ],

@@ -5,7 +5,9 @@ from __future__ import annotations
 import html
 import json
 import re
+import resource
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,12 +15,12 @@ from urllib.parse import unquote
 import pytest
 
 from probe.index import Index
-from probe.render import catalog
+from probe.render import by_value, catalog
 from probe.render.facets import facets, held
 from probe.render.home import ticks
 from probe.render.methods import methods
 from probe.render.navigation import GROUP, groups
-from probe.render.places import is_served, rows
+from probe.render.places import by_name, is_served, rows
 from probe.schema import Record, Value
 from tests.render import fixture, many
 from tests.render.conftest import ROOT, Site, render
@@ -27,15 +29,24 @@ from tests.render.fixture.rows import EAGER_REASON
 COUNT = 40
 
 
+@dataclass(frozen=True)
+class Wide(Site):
+    """A site, and the seconds of processor time that building it took."""
+
+    seconds: float
+
+
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Site:
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Wide:
     """The fixture's families and forty more."""
     records = fixture.write(many.write(tmp_path_factory.mktemp("records"), COUNT))
     (records / "schema.json").write_text("{}")
     directory, notes = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("notes")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = render("build", "--records", str(records), "--site", str(directory), PROBE_NOTES=str(notes))
     assert done.returncode == 0, done.stderr
-    return Site(records, directory)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Wide(records, directory, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 @cache
@@ -51,6 +62,11 @@ def values(records: Path) -> Iterator[tuple[catalog.Family, Record, Value]]:
 
 def text(markup: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", markup)).split())
+
+
+def test_a_page_is_built_in_a_ninth_of_a_second(wide: Wide) -> None:
+    """So that 150 families with three checkpoints each and their overviews take less than a minute."""
+    assert wide.seconds / len(list(wide.directory.rglob("index.html"))) < 60 / 560
 
 
 def test_every_link_of_every_page_leads_somewhere(wide: Site) -> None:
@@ -101,7 +117,7 @@ def test_filters_count_what_the_cards_have(wide: Site) -> None:
     groups_found = re.findall(r'<fieldset data-facet="([\w-]+)".*?</fieldset>', page, re.S)
     assert {"quirk", "organisation", "size", "vision", "available", "feed", "topology"} >= set(groups_found)
     for group in re.finditer(r'<fieldset data-facet="([\w-]+)".*?</fieldset>', page, re.S):
-        options = re.findall(r'value="([^"]+)"><span>[^<]*</span> <small>(\d+)</small>', group[0])
+        options = re.findall(r'value="([^"]+)"><span>[^<]*</span>\s*<small>(\d+)</small>', group[0])
         assert len(options) > 1
         for key, count in options:
             held_by = [c for c in cards if key in re.search(rf' data-{group[1]}="([^"]*)"|$', c).expand(r"\1").split()]
@@ -160,6 +176,15 @@ def test_values_by_host(wide: Site) -> None:
     row = re.search(r'<tr class="r-mixture">\s*<th scope="row"><a href="router_logits/">.*?</tr>', page, re.S)
     having = {f.name for f, _, v in values(wide.records) if v.name == "router_logits" and is_served(v)}
     assert row and f"{len(having)} of {len(families(wide.records))}" in text(row[0])
+
+
+def test_what_no_family_serves_is_listed_with_its_reason() -> None:
+    [scout] = [r for r in fixture.records() if "Scout" in r.checkpoint.id]
+    alone = catalog.Family(scout.family, {"scout": catalog.Stored(Path("scout.json"), scout)})
+    found = by_value.index(by_name([alone]), 1)
+    listed = dict(found.unserved)
+    assert "expert_weights" in listed and all(reasons and all(reasons) for reasons in listed.values())
+    assert not listed.keys() & {entry.name for host in found.hosts for entry in host.entries}
 
 
 def test_a_quirk_has_a_page_with_its_method_and_numbers(wide: Site) -> None:

@@ -20,7 +20,7 @@ class Finder {
     this.index = null
     this.listen()
     this.restore()
-    if (matchMedia("(max-width: 59.9em)").matches) root.querySelector(".facets").open = false
+    root.dataset.mounted = ""
   }
 
   listen() {
@@ -32,14 +32,16 @@ class Finder {
       const drop = event.target.closest("[data-drop]")
       if (drop) this.drop(drop.dataset.drop)
       if (event.target.closest("[data-clear]")) this.clear()
+      const fold = event.target.closest(".facets-fold")
+      if (fold) fold.setAttribute("aria-expanded", String(fold.ariaExpanded !== "true"))
     })
     this.root.addEventListener("keydown", event => this.walk(event))
   }
 
-  // The address holds the query, the order, and what is chosen in each filter.
+  // The address holds the query, the order, and what is chosen in each filter. `q` is the theme's own search.
   restore() {
     const wanted = new URLSearchParams(location.search)
-    this.query.value = wanted.get("q") ?? ""
+    this.query.value = wanted.get("find") ?? ""
     this.order.value = wanted.get("sort") ?? this.order.options[0].value
     if (!this.order.value) this.order.selectedIndex = 0
     for (const box of this.root.querySelectorAll("[data-facet] input")) {
@@ -47,8 +49,9 @@ class Finder {
       box.checked = (wanted.get(group.dataset.facet) ?? "").split(",").includes(box.value)
       if (box.checked) group.closest("details").open = true
     }
-    if (this.query.value) this.load()
     this.update()
+    if (this.query.value) this.load()
+    else uncover()
   }
 
   remember() {
@@ -56,7 +59,7 @@ class Finder {
     this.timer = setTimeout(() => {
       if (!this.root.isConnected) return
       const held = []
-      if (this.query.value.trim()) held.push(`q=${encodeURIComponent(this.query.value.trim())}`)
+      if (this.query.value.trim()) held.push(`find=${encodeURIComponent(this.query.value.trim())}`)
       if (this.order.selectedIndex) held.push(`sort=${this.order.value}`)
       for (const [name, keys] of this.chosen) held.push(`${name}=${keys.map(encodeURIComponent).join(",")}`)
       const address = location.pathname + (held.length ? `?${held.join("&")}` : "") + location.hash
@@ -67,10 +70,14 @@ class Finder {
   async load() {
     if (this.loading) return
     this.loading = true
-    const answer = await fetch(this.root.dataset.index)
-    this.index = prepare(await answer.json())
-    this.root.dataset.ready = ""
-    this.update()
+    try {
+      const answer = await fetch(this.root.dataset.index)
+      this.index = prepare(await answer.json())
+      this.root.dataset.ready = ""
+      this.update()
+    } finally {
+      uncover()
+    }
   }
 
   get chosen() {
@@ -83,10 +90,10 @@ class Finder {
     const terms = this.query.value.toLowerCase().split(/\s+/).filter(Boolean).map(forms)
     const chosen = this.chosen
     const every = new Set(this.facets.filter(group => "every" in group.dataset).map(group => group.dataset.facet))
-    const found = terms.length && this.index ? search(this.index, terms) : null
+    const found = terms.length && this.index ? search(this.index, terms) : null // all, until the index is there
     let shown = 0
     for (const card of this.cards) {
-      const fits = (!terms.length || found?.families.has(card.family) || matches(card.text, terms))
+      const fits = (!found || found.families.has(card.family) || matches(card.text, terms))
         && chosen.every(([name, keys]) => keys[every.has(name) ? "every" : "some"](key => card[name]?.has(key)))
       if (card.element.hidden === fits) card.element.hidden = !fits
       shown += fits
@@ -176,6 +183,11 @@ class Finder {
     } else return
     event.preventDefault()
   }
+}
+
+// A page whose address holds a search is covered until what was searched for is there, so that nothing moves.
+function uncover() {
+  document.documentElement.classList.remove("finding")
 }
 
 function facts(card) {
