@@ -46,6 +46,11 @@ class Routing:
         return int(self.index_tensor.shape[-1])
 
 
+def tolerance(tensor: torch.Tensor, exact: float) -> float:
+    """The relative error at which sums of such tensors agree: ``exact`` in float32, more where rounding costs more."""
+    return max(exact, 4 * torch.finfo(tensor.dtype).eps)
+
+
 def route(model: torch.nn.Module, recording: Recording, within: str, size: torch.Size) -> Routing | None:
     """The routing below a module; None where no tokens are sent anywhere."""
     found = _called(recording, within, size) or _chosen(recording, within, size)

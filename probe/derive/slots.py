@@ -6,7 +6,7 @@ import torch
 
 from ..standard.axes import Axes
 from ..standard.layouts import LAYOUTS
-from .routing import Routing
+from .routing import Routing, tolerance
 from .sites import Recording, Site
 
 CLOSE = 1e-5
@@ -54,7 +54,10 @@ def _rows(tensor: torch.Tensor, routing: Routing, routed: torch.Tensor) -> bool:
 
 def _sums_up(tensor: torch.Tensor, routing: Routing, routed: torch.Tensor, scale: float) -> bool:
     slots = tensor.reshape(*routing.size, routing.top_k, -1)
-    return float((slots.sum(2) - routed).abs().max()) <= CLOSE * scale
+    return (
+        float((slots.float().sum(2) - routed.float()).abs().max())
+        <= max(tolerance(tensor, CLOSE), tolerance(routed, CLOSE)) * scale
+    )
 
 
 def _reason(
@@ -65,9 +68,10 @@ def _reason(
     routed: torch.Tensor,
     scale: float,
 ) -> str:
-    total = routed.flatten(0, 1).sum(0)
+    total = routed.float().flatten(0, 1).sum(0)
     for site in rows:
-        if float((site.tensor.reshape(-1, total.numel()).sum(0) - total).abs().max()) <= 1e-3 * scale:
+        sums = site.tensor.float().reshape(-1, total.numel()).sum(0)
+        if float((sums - total).abs().max()) <= tolerance(routed, 1e-3) * scale * len(routed.flatten(0, 1)) ** 0.5:
             return (
                 "The slots' weighted outputs stand sorted by expert only, as the rows of "
                 f"{site.steps[-1]}, and not by token and slot."

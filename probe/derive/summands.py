@@ -9,7 +9,7 @@ import torch
 from ..measure.norms import is_norm
 from .find import Found, find
 from .modules import entering
-from .routing import Routing
+from .routing import Routing, tolerance
 from .sites import Recording, Site
 
 CLOSE = 1e-4
@@ -56,7 +56,7 @@ def parts(
         shared = _beside(recording, within, routing, site, added) or _beside_normed(
             model, recording, within, routing, site, added
         )
-        if shared is not None or routing.experts is not None or _constant(added - routed):
+        if shared is not None or routing.experts is not None or _constant(added, routed):
             return shared, found
     return None, None
 
@@ -66,10 +66,10 @@ def _stands_for_routed(recording: Recording, routing: Routing, site: Site, added
     return later and site.tensor.is_floating_point() and site.tensor.numel() == added.numel() and recording.once(site)
 
 
-def _constant(rest: torch.Tensor) -> bool:
-    """Whether what is left is the same for every token: a bias."""
-    rows = rest.flatten(0, 1)
-    return float((rows - rows[0]).abs().max()) <= CLOSE * float(rows.abs().max().clamp_min(1e-30))
+def _constant(added: torch.Tensor, routed: torch.Tensor) -> bool:
+    """Whether what is left beside the routed part is the same for every token: a bias."""
+    rows = (added.float() - routed.float()).flatten(0, 1)
+    return float((rows - rows[0]).abs().max()) <= tolerance(added, CLOSE) * float(added.abs().max())
 
 
 def _projected(recording: Recording, within: str, given: Site, added: torch.Tensor) -> Site | None:
@@ -126,14 +126,16 @@ def _beside_normed(
 
 def _explains(added: torch.Tensor, routed: torch.Tensor, shared: torch.Tensor) -> bool:
     """Whether ``added`` is a number times ``routed`` plus, for each token, a number times ``shared``, neither nil."""
+    close = tolerance(added, CLOSE)
+    added, routed, shared = added.float(), routed.float(), shared.float()
     length = shared.square().sum(-1, keepdim=True).clamp_min(1e-30)
 
     def apart(tensor: torch.Tensor) -> torch.Tensor:
         return tensor - (tensor * shared).sum(-1, keepdim=True) / length * shared
 
-    one, other = apart(added.float()), apart(routed.float())
+    one, other = apart(added), apart(routed)
     factor = float((one * other).sum() / other.square().sum().clamp_min(1e-30))
     scale = float(added.abs().max())
     left = float((one - factor * other).abs().max())
     alone = float((added - factor * routed).abs().max())
-    return left <= CLOSE * scale and alone > 100 * CLOSE * scale and abs(factor) > 1e-3
+    return left <= close * scale and alone > 3 * close * scale and abs(factor) > 1e-3

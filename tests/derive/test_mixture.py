@@ -288,6 +288,25 @@ def test_a_wrong_value_breaks_an_identity(case: Case, mutation: Callable[..., di
         run.readings.update(kept)
 
 
+@pytest.mark.parametrize(
+    ("family", "twin"),
+    [
+        *((name, "tiny") for name in ("qwen2_moe", "axk1", "laguna", "deepseek_v3", "jetmoe", "dbrx")),
+        ("doge", "tiny-moe"),
+    ],
+)
+def test_half_precision_changes_no_location(family: str, twin: str) -> None:
+    """Sums that round to three digits are still told apart."""
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        module = factory.build_default(family, twin).to(dtype)
+        hosts = [host for block in draft(module, factory.default_inputs(module)).blocks for host in block.hosts]
+        moe = [host for host in hosts if host.role == "moe"]
+        assert moe
+        found.append([{name: value.at for name, value in host.values.items()} for host in moe])
+    assert found[0] == found[1]
+
+
 def _derived(family: str, twin: str) -> HostDraft:
     target = next(target for target in targets(family) if target.id == twin)
     module = load(target, attn="eager").module
