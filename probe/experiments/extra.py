@@ -71,7 +71,7 @@ def _attention(envoy: Envoy, anatomy: BlockAnatomy) -> Envoy | None:
 
 
 def decoder(run: Run) -> torch.nn.Module:
-    """The innermost native module that takes token ids and runs the text model's blocks: embedding in, last norm out."""
+    """The innermost native module that takes token ids and runs the text model's blocks."""
     path = run.model.layers._module
     name = next(name for name, module in run.model._module.named_modules() if module is path)
     while name:
@@ -127,14 +127,27 @@ class Projections:
 
 
 def linear_paths(attention: Envoy | None) -> list[str]:
-    """Paths of the modules below an attention that hold a matrix."""
+    """Paths of the modules below an attention that hold a matrix, and are no norm."""
     if attention is None:
         return []
     return [
         path
         for path, module in attention._module.named_modules()
-        if any(p.ndim == 2 for p in module.parameters(recurse=False))
+        if any(p.ndim == 2 and not _forgets_scale(module, p) for p in module.parameters(recurse=False))
     ]
+
+
+def _forgets_scale(module: torch.nn.Module, matrix: torch.Tensor) -> bool:
+    """Whether a module gives the same for a larger input, as a norm with a gain for each head does."""
+    for shape in ((1, 2, matrix.shape[-1]), (1, 2, *matrix.shape)):
+        given = noise_like(torch.empty(shape)).to(matrix.device, matrix.dtype)
+        try:
+            with torch.no_grad():
+                small, large = module(given), module(given * 16)
+        except (TypeError, RuntimeError, ValueError, AttributeError, IndexError, KeyError):
+            continue
+        return isinstance(small, torch.Tensor) and torch.allclose(small, large, rtol=1e-2, atol=1e-2)
+    return False
 
 
 @once
@@ -178,7 +191,7 @@ def projections(run: Run) -> Projections:
                     (down._module, rows.keep(found.down, index)),
                 ]
     tap = Tap(every, heads=rows.change(found.heads, times(SCALE)))
-    with hooks(entering, leaving), tap:
+    with hooks(entering, leaving, alike=True), tap:
         forward(run, token_ids(run, length, rows.total))
     found.taps = tap.blocks
     return found

@@ -24,18 +24,28 @@ def removed(handle: Any) -> Any:
 
 @contextmanager
 def hooks(
-    entering: Iterable[tuple[torch.nn.Module, Change]] = (), leaving: Iterable[tuple[torch.nn.Module, Change]] = ()
+    entering: Iterable[tuple[torch.nn.Module, Change]] = (),
+    leaving: Iterable[tuple[torch.nn.Module, Change]] = (),
+    *,
+    alike: bool = False,
 ) -> Any:
-    """Changes what modules are called with (their first tensor) and what they return, while the context lasts."""
+    """Changes what modules are called with and what they return, while the context lasts.
+
+    Args:
+        entering: a module, and what becomes of the first tensor it is called with.
+        leaving: a module, and what becomes of the first tensor it returns.
+        alike: change every tensor of the first one's shape that a module is called with: an attention may be given
+            queries, keys and values to be made from streams of their own.
+    """
     with ExitStack() as stack:
         for module, change in entering:
-            stack.enter_context(removed(module.register_forward_pre_hook(_entering(change), with_kwargs=True)))
+            stack.enter_context(removed(module.register_forward_pre_hook(_entering(change, alike), with_kwargs=True)))
         for module, change in leaving:
             stack.enter_context(removed(module.register_forward_hook(_leaving(change))))
         yield
 
 
-def _entering(change: Change) -> Callable[..., Any]:
+def _entering(change: Change, alike: bool) -> Callable[..., Any]:
     def hook(
         _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -43,8 +53,11 @@ def _entering(change: Change) -> Callable[..., Any]:
         changed = change(first)
 
         def instead(value: Any) -> Any:
-            """An attention may be given its input three times, as what queries, keys and values are made from."""
-            return changed if value is first else value
+            """A module may be given its input several times."""
+            if value is first:
+                return changed
+            other = alike and isinstance(value, torch.Tensor) and value.shape == first.shape
+            return change(value) if other and value.is_floating_point() else value
 
         return tuple(map(instead, args)), {name: instead(value) for name, value in kwargs.items()}
 
