@@ -176,6 +176,15 @@ def _heads(block: Block, host: str) -> Iterator[Form]:
         return
     mixed = (pattern @ values).transpose(1, 2)
     yield Form("attention_probabilities @ attention_values == attention_head_outputs", (mixed, outputs))
+    scores = block.value(host, "attention_scores")
+    if scores is not None:
+        for name, sink in _by_head(block, host, pattern.shape[1]):
+            kept = torch.sigmoid(scores.logsumexp(-1) - sink.float()[None, :, None]).transpose(1, 2)[..., None]
+            yield Form(
+                f"attention_probabilities @ attention_values * sigmoid(logsumexp(attention_scores) - {name}) "
+                "== attention_head_outputs",
+                (mixed * kept, outputs),
+            )
 
 
 def _premix(block: Block, host: str) -> Iterator[Form]:
@@ -200,9 +209,8 @@ def _premix(block: Block, host: str) -> Iterator[Form]:
     for name, gate in linear_outputs(block, host, entering):
         for place, part in _parts(gate, heads, width):
             written = called(name, "attention_norm_output") + place
-            yield Form(
-                f"attention_head_outputs * sigmoid({written}) == attention_premix", (outputs * part.sigmoid(), premix)
-            )
+            for gated, opened in _opened(block, host, written, part):
+                yield Form(f"attention_head_outputs * {gated} == attention_premix", (outputs * opened, premix))
 
 
 def _entering(block: Block) -> torch.Tensor | None:
@@ -227,6 +235,14 @@ def _parts(gate: torch.Tensor, heads: int, width: int) -> Iterator[tuple[str, to
         yield "", gate.reshape(*shape, heads, width)
     if gate.shape[-1] == 2 * heads * width:
         yield "[each head's second half]", gate.reshape(*shape, heads, 2 * width)[..., width:]
+
+
+def _opened(block: Block, host: str, written: str, gate: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """A gate by each function that families open one with; a bias for each head may be added before."""
+    yield f"sigmoid({written})", gate.sigmoid()
+    yield f"softplus({written})", torch.nn.functional.softplus(gate)
+    for name, bias in _by_head(block, host, gate.shape[-2]):
+        yield f"sigmoid({written} + {name}[head])", (gate + bias.float()[:, None]).sigmoid()
 
 
 def _projection(block: Block, host: str) -> Iterator[Form]:

@@ -9,7 +9,7 @@ import torch
 
 from ..identities import Block, Check, Form
 from ..run import Stack
-from .parts import called, hosts, known_numbers, linear_outputs, named, term, through
+from .parts import called, hosts, inner_norms, known_numbers, linear_outputs, named, term, through
 
 SHARED = ".shared_experts"
 
@@ -83,6 +83,11 @@ def _neurons(block: Block, host: str) -> Iterator[Form]:
         if given.numel() == neurons.numel():
             made = activation * given.reshape(neurons.shape)
             yield Form(f"mlp_activation * {called(name, 'mlp_input')} == mlp_neurons", (made, neurons))
+            for norm, module in inner_norms(block, host, neurons.shape[-1]):
+                yield Form(
+                    f"{norm}(mlp_activation * {called(name, 'mlp_input')}) == mlp_neurons",
+                    (block.apply(module, made), neurons),
+                )
     yield Form("mlp_activation == mlp_neurons", (activation, neurons))
 
 

@@ -8,6 +8,7 @@ import torch
 
 from ..anatomy import Term
 from ..identities import Block
+from ..norms import is_norm
 from ..run import Stack
 
 HIDDEN = 1e30
@@ -66,6 +67,15 @@ def linear_outputs(block: Block, host: str, value: torch.Tensor) -> Iterator[tup
             left, right = out.chunk(2, -1)
             yield f"{name}[first half]", left
             yield f"{name}[second half]", right
+
+
+def inner_norms(block: Block, host: str, width: int) -> Iterator[tuple[str, torch.nn.Module]]:
+    """The norms of that width among a host's own children, by name."""
+    envoy = block.envoy(host)
+    if envoy is not None:
+        for name, child in envoy._named_children():
+            if is_norm(child._module, width):
+                yield name, child._module
 
 
 def known_numbers(module: torch.nn.Module) -> list[float]:
