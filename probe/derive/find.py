@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -84,7 +84,7 @@ def find(
     for site in sites:
         if site.tensor.numel() != tensor.numel() or not _alike(_marks(site.tensor), marks) or not recording.once(site):
             continue
-        for rank, axes in enumerate(forms(dims)):
+        for rank, axes in _ways(site.tensor, dims):
             if best is not None and rank > best[0]:
                 break
             if _holds(site.tensor, axes, tensor):
@@ -95,9 +95,18 @@ def find(
     return best[2] if best else None
 
 
+def _ways(held: torch.Tensor, dims: tuple[str, ...]) -> Iterator[tuple[int, Axes]]:
+    """Every way in which a tensor may hold these axes with its rank, the plainest first; an axis of size 1 may be more
+    than the layout has."""
+    every = forms(dims)
+    yield from enumerate(every)
+    for axis in (axis for axis, size in enumerate(held.shape) if size == 1):
+        yield from ((len(every) + rank, axes.with_unit(axis)) for rank, axes in enumerate(every))
+
+
 def _holds(held: torch.Tensor, axes: Axes, tensor: torch.Tensor) -> bool:
     sizes = dict(zip(axes.dims, tensor.shape, strict=True))
-    wanted = [_product(sizes[name] for name in group) for group in axes.groups]
+    wanted = [_product(sizes.get(name, 1) for name in group) for group in axes.groups]
     return list(held.shape) == wanted and torch.equal(axes.view(held, sizes), tensor)
 
 

@@ -35,6 +35,8 @@ def held(value: StandardValue, there: Shape | None, shape: Shape | None) -> Held
     """
     if value.formula is not None:
         return Held(shape=None if there is None else list(there), view=value.formula)
+    if value.axes is not None and there is not None:
+        return Held(shape=list(there), view=value.axes.expression())
     if there is None or shape is None or list(there) == list(shape):
         return None
     return Held(shape=list(there), view=view(there, shape, value.layout.dims))
