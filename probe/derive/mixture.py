@@ -46,7 +46,7 @@ def describe(
     _choice(recording, host, within, routing)
     shared, routed = parts(model, recording, within, routing, added)
     _put(host, "routed_output", "Residual", routed, _no_routed(routing))
-    _slots(model, recording, host, within, routing, None if routed is None else view(routed.site, added))
+    _slots(recording, host, within, routing, None if routed is None else view(routed.site, added))
     return [] if shared is None else _shared(model, recording, host, within, shared, added)
 
 
@@ -79,12 +79,14 @@ def _router(recording: Recording, host: HostDraft, within: str, routing: Routing
 
     def prefer(site: Site) -> float:
         """The linear layer's own output, where it is one: what comes later may be a copy that nothing reads."""
-        own = not site.steps and site.module == logits.inside[-1] and site.module in single
-        return (1e9 if own else 0) - site.order - (1e6 * len(site.steps) if site.steps else 2e9 * (not own))
+        if not site.steps:
+            return 1e9 if site.module == logits.inside[-1] and site.module in single else -1e9 - site.order
+        return -1e6 * len(site.steps) - site.order
 
     sites = [site for site in recording.below(within) if site.side == "output"]
     found = find(recording, sites, tensor, "RouterLogits", prefer=prefer)
-    reason = f"The logits of {logits.inside[-1].rpartition('.')[2]} are passed on inside one expression without a name."
+    layer = logits.inside[-1].rpartition(".")[2]
+    reason = f"No module or operation that runs once gives the logits that {layer} makes, and nothing else."
     _put(host, "router_logits", "RouterLogits", found, reason, description=described)
 
 
@@ -109,14 +111,7 @@ def _dense(routing: Routing) -> str:
     return f"Every expert gets a score for every token, zero where it was not chosen ({routing.dense})"
 
 
-def _slots(
-    model: torch.nn.Module,
-    recording: Recording,
-    host: HostDraft,
-    within: str,
-    routing: Routing,
-    routed: torch.Tensor | None,
-) -> None:
+def _slots(recording: Recording, host: HostDraft, within: str, routing: Routing, routed: torch.Tensor | None) -> None:
     """Each slot's output: the operation whose slots sum up to what the experts give."""
     if routing.dense is not None:
         _put(host, "expert_outputs", "ExpertOutputs", None, f"{_dense(routing)}: no output belongs to a slot.")
