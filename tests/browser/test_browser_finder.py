@@ -199,6 +199,16 @@ def test_on_a_phone_the_filters_are_folded(open_page: Open, wide: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+def test_the_filters_stand_beside_the_cards(open_page: Open, wide: str) -> None:
+    """Whether or not there is something found above them."""
+    page = open_page("/", of=wide)
+    find(page, "")
+    for text in ("", "router"):
+        page.locator(FIELD).fill(text)
+        tops = [page.locator(part).first.bounding_box() for part in (".facet", CARDS)]
+        assert tops[0] and tops[1] and abs(tops[0]["y"] - tops[1]["y"]) < 5 and tops[0]["x"] < tops[1]["x"]
+
+
 def test_a_table_is_sorted_by_its_heads(open_page: Open, wide: str) -> None:
     page = open_page("/quirks/alibi/", of=wide)
     stop_watching(page)
