@@ -48,15 +48,13 @@ def parts(
         sums = [site for site in recording.below(within) if _stands_for_routed(recording, routing, site, added)]
     elif sums and sums[0].tensor.numel() != added.numel():
         sums = [s for s in [_projected(recording, within, sums[0], added)] if s is not None]
-    for site in sums:
-        routed = view(site, added)
-        found = find(recording, [site], routed, "Residual")
-        if found is None:
-            continue
+    placed = [find(recording, [site], view(site, added), "Residual") for site in sums]
+    for found in sorted((place for place in placed if place is not None), key=lambda place: place.rank):
+        site = found.site
         shared = _beside(recording, within, routing, site, added) or _beside_normed(
             model, recording, within, routing, site, added
         )
-        if shared is not None or routing.experts is not None or _constant(added, routed):
+        if shared is not None or routing.experts is not None or _constant(added, view(site, added)):
             return shared, found
     return None, None
 
