@@ -1,172 +1,108 @@
-"""What an attention does with its queries, keys and values: scores, softmax, heads, and the way to its output
-projection.
-"""
+"""What an attention does with its queries and keys: the scale of the scores, a cap, and what distance adds to them."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
-import torch
-
-from ..measure.checks import HIDDEN, fitted_scale
 from ..measure.rounding import digits
 from ..measure.run import Run
-from .answers import explain, per_block, phrase, small, spread, tolerance
+from .answers import explain, phrase, small, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import once
+from .extra import once, projections
+from .scores import Fit, fit_cap, fits, seen
+from .traced import judged
 
-
-@dataclass
-class Seen:
-    """One block's attention on the prompt, in float32, with shared keys and values repeated for their heads."""
-
-    products: torch.Tensor
-    scores: torch.Tensor
-    pattern: torch.Tensor
-    values: torch.Tensor
-    outputs: torch.Tensor
-    premix: torch.Tensor | None
-    head_dim: int
-
-    @property
-    def visible(self) -> torch.Tensor:
-        return self.scores > -HIDDEN
-
-
-@once
-def seen(run: Run) -> list[Seen | None]:
-    """What was read of every block's attention; None where the block does not serve those values."""
-    return [_seen(run, index) for index in range(len(run.text))]
-
-
-def _seen(run: Run, index: int) -> Seen | None:
-    names = (
-        "attention_queries",
-        "attention_keys",
-        "attention_values",
-        "attention_scores",
-        "attention_probabilities",
-        "attention_head_outputs",
-    )
-    found = [run.text.get(index, "self_attn", name) for name in names]
-    if any(value is None for value in found):
-        return None
-    queries, keys, values, scores, pattern, outputs = (value for value in found if value is not None)
-    keys, values = (tensor.repeat_interleave(queries.shape[1] // tensor.shape[1], dim=1) for tensor in (keys, values))
-    premix = run.text.get(index, "self_attn", "attention_premix")
-    size = queries.shape[2]
-    return Seen(
-        queries @ keys.transpose(-1, -2),
-        scores[..., :size],
-        pattern[..., :size],
-        values,
-        outputs,
-        premix,
-        queries.shape[-1],
-    )
-
-
-NO_SCORES = "The scores and the pattern of this attention were not read."
-
-
-def _scales(run: Run) -> list[float | None]:
-    return [None if block is None else fitted_scale(block.scores, block.products) for block in seen(run)]
+__all__ = ["QUIRKS", "fit_cap", "query_factors", "seen"]
 
 
 def unscaled_scores(run: Run) -> Verdict:
-    """Fits the factor between q·k and the scores: one where they are not scaled, 1/√head_dim or another number
-    where they are.
+    """Fits the factor between q·k and the scores: one where they are not scaled, 1/√head_dim or another number where
+    they are. Queries that are a multiple of what their projection gave carry the factor already.
     """
-    scales = _scales(run)
-    known = [scale for scale in scales if scale is not None]
-    found = [None if scale is None else abs(scale - 1) < tolerance(run) for scale in scales]
-    measured: Measured = {"scales": [digits(scale) for scale in spread(known)]} if known else {}
-    return per_block(found, measured, unknown=NO_SCORES)
+    carried = query_factors(run)
+    found = [
+        None if fit is None else fit.kind != "other" and abs(fit.scale - 1) < tolerance(run) and factor is None
+        for fit, factor in zip(fits(run), carried, strict=True)
+    ]
+    scales = [fit.scale for fit in fits(run) if fit is not None and fit.kind != "other"]
+    measured: Measured = {"scales": [digits(scale) for scale in spread(scales)]} if scales else {}
+    factors = sorted({digits(factor, 3) for factor in carried if factor is not None})
+    if factors:
+        measured["queries_carry"] = factors[0] if len(factors) == 1 else factors
+    formless = [fit is not None and fit.kind == "other" for fit in fits(run)]
+    if any(formless) and all(fit is None or other for fit, other in zip(fits(run), formless, strict=True)):
+        return Verdict("n/a", why=FORMLESS)
+    return judged(run, found, measured)
+
+
+FORMLESS = "The scores are more than a multiple of q·k, so no factor stands between the two."
+
+
+@once
+def query_factors(run: Run) -> list[float | None]:
+    """For each block the number that multiplies the projection's output on its way into the queries; None where it is
+    one, or where the queries are no multiple of it.
+    """
+    given = projections(run)
+    found: list[float | None] = []
+    for index, tapped in enumerate(given.taps):
+        factor = None
+        if tapped.queries is not None:
+            heads = tapped.queries[0].float().norm(dim=-1)
+            for path in given.own[index]:
+                out = given.outputs.get((index, path))
+                if out is None or out.shape[-1] != tapped.queries.shape[1] * tapped.queries.shape[3]:
+                    continue
+                plain = out[0].unflatten(-1, (tapped.queries.shape[1], -1)).norm(dim=-1).transpose(0, 1)
+                ratio = heads / plain.clamp_min(1e-30)
+                if plain.shape == heads.shape and float((ratio / ratio.mean() - 1).abs().max()) < tolerance(run):
+                    factor = float(ratio.mean())
+        found.append(None if factor is None or abs(factor - 1) < tolerance(run) else factor)
+    return found
+
+
+def _of_kind(run: Run, kind: str) -> tuple[list[bool | None], list[Fit]]:
+    found = [None if fit is None else fit.kind == kind for fit in fits(run)]
+    return found, [fit for fit in fits(run) if fit is not None and fit.kind == kind]
+
+
+def _left(run: Run) -> float:
+    return max((fit.left for fit in fits(run) if fit is not None), default=0.0)
 
 
 def softcapped_scores(run: Run) -> Verdict:
     """Fits scores against c·tanh(s·q·k / c): a straight line through all of them leaves nothing for a cap."""
-    found: list[bool | None] = []
-    caps = []
-    straight = []
-    for block in seen(run):
-        if block is None:
-            found.append(None)
-            continue
-        products, scores = block.products[block.visible], block.scores[block.visible]
-        error = float((fitted_scale(block.scores, block.products) * products - scores).abs().max() / scores.abs().max())
-        straight.append(error)
-        cap, left = fit_cap(products, scores) if error > tolerance(run) else (math.inf, 0.0)
-        found.append(error > tolerance(run) and left < tolerance(run))
-        if found[-1]:
-            caps.append(cap)
-    measured: Measured = {"error_of_a_straight_line": small(run, max(straight, default=0.0))}
-    if caps:
-        measured["cap"] = digits(max(caps))
-    return per_block(found, measured, explain(run, measured, {"cap": ["attn_logit_softcapping"]}), unknown=NO_SCORES)
-
-
-def fit_cap(plain: torch.Tensor, capped: torch.Tensor) -> tuple[float, float]:
-    """The cap c of ``capped = c * tanh(s * plain / c)``, and the largest error that is left, relative to ``capped``.
-
-    For a cap tried, ``atanh(capped / c) * c`` must be a multiple of ``plain``; the best one is searched on a grid that
-    narrows.
-    """
-    plain, capped = plain.double().flatten(), capped.double().flatten()
-    largest = float(capped.abs().max())
-    low, high = largest * (1 + 1e-6), largest * 1e3
-
-    def error(cap: float) -> float:
-        straight = torch.atanh(capped / cap) * cap
-        scale = (straight * plain).sum() / plain.square().sum().clamp_min(1e-30)
-        return float((cap * torch.tanh(scale * plain / cap) - capped).abs().max() / largest)
-
-    best = high
-    for _ in range(8):
-        grid = torch.logspace(
-            torch.log10(torch.tensor(low)), torch.log10(torch.tensor(high)), 40, dtype=torch.float64
-        ).tolist()
-        errors = [error(cap) for cap in grid]
-        at = min(range(len(grid)), key=errors.__getitem__)
-        best, low, high = grid[at], grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)]
-    return best, error(best)
+    found, capped = _of_kind(run, "capped")
+    measured: Measured = {"error_of_a_straight_line": small(run, _left(run))}
+    if capped:
+        measured["cap"] = digits(max(fit.cap or 0.0 for fit in capped))
+    return judged(run, found, measured, explain(run, measured, {"cap": ["attn_logit_softcapping"]}))
 
 
 def alibi(run: Run) -> Verdict:
     """What is left of the scores once s·q·k is taken off, fitted against the distance: nothing, or a slope a head."""
-    found: list[bool | None] = []
-    slopes: list[float] = []
-    left = 0.0
-    for block in seen(run):
-        if block is None:
-            found.append(None)
-            continue
-        size = block.scores.shape[-1]
-        distance = (torch.arange(size)[:, None] - torch.arange(size)[None]).to(block.scores).expand_as(block.scores)
-        heads = [
-            _two(block.products[:, h], distance[:, h], block.scores[:, h], block.visible[:, h])
-            for h in range(block.scores.shape[1])
-        ]
-        scale = float(block.scores[block.visible].abs().max())
-        left = max(left, max(rest for _, _, rest in heads) / scale)
-        bent = max(abs(slope) for _, slope, _ in heads) * size > tolerance(run) * scale
-        found.append(bent and max(rest for _, _, rest in heads) < tolerance(run) * scale)
-        if found[-1]:
-            slopes += [slope for _, slope, _ in heads]
-    measured: Measured = (
-        {"slopes": [digits(slope, 3) for slope in spread(slopes)]} if slopes else {"left": small(run, left)}
-    )
-    return per_block(found, measured, unknown=NO_SCORES)
+    found, sloped = _of_kind(run, "slope")
+    slopes = [slope for fit in sloped for slope in fit.slopes]
+    measured: Measured = {"slopes": [digits(slope, 3) for slope in spread(slopes)]} if slopes else {}
+    return judged(run, found, measured or {"left": small(run, _left(run))})
 
 
-def _two(
-    products: torch.Tensor, distance: torch.Tensor, scores: torch.Tensor, visible: torch.Tensor
-) -> tuple[float, float, float]:
-    """Least squares of scores on products and distance: both coefficients and the largest difference left."""
-    columns = torch.stack([products[visible], distance[visible]], dim=1).double()
-    solution = torch.linalg.lstsq(columns, scores[visible].double()).solution
-    return float(solution[0]), float(solution[1]), float((columns @ solution - scores[visible]).abs().max())
+def relative_bias(run: Run) -> Verdict:
+    """The same, fitted with a number for each head and distance, where no straight line fits."""
+    found, _ = _of_kind(run, "distance")
+    return judged(run, found, {"error_of_products_alone": small(run, _left(run))})
+
+
+def key_bias(run: Run) -> Verdict:
+    """The same, fitted with a number for each head and key, the same for every query."""
+    found, _ = _of_kind(run, "key")
+    return judged(run, found, {"error_of_products_alone": small(run, _left(run))})
+
+
+def other_scores(run: Run) -> Verdict:
+    """Whether scores are s·q·k at all, capped or with a number added by distance or key: a remainder makes the answer
+    yes.
+    """
+    found, _ = _of_kind(run, "other")
+    return judged(run, found, {"error_of_products_alone": small(run, _left(run))})
 
 
 QUIRKS = (
@@ -193,6 +129,34 @@ QUIRKS = (
         alibi,
         lambda m, b, n: (
             f"On {some(b or [], n)} each head's scores fall with distance along a straight line that is added to s·q·k."
+        ),
+    ),
+    Quirk(
+        "relative-bias",
+        "Bias by distance",
+        "text",
+        relative_bias,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} a number for each head and distance is added to s·q·k, along no straight line."
+        ),
+    ),
+    Quirk(
+        "key-bias",
+        "Bias of each key",
+        "text",
+        key_bias,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} a number for each head and key, the same for every query, is added to s·q·k."
+        ),
+    ),
+    Quirk(
+        "content-bias",
+        "More than q·k in the scores",
+        "text",
+        other_scores,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the scores hold more than s·q·k, a cap and a bias by distance or key: queries "
+            "and keys alone do not give them."
         ),
     ),
 )

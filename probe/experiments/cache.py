@@ -1,49 +1,195 @@
-"""What a cache holds after a forward: bytes a token, blocks that store nothing, and blocks that keep a window only."""
+"""What a cache holds after a forward: bytes a token, blocks that store nothing, what is kept in another form, and
+blocks that keep a window only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
 from ..measure.run import Run
 from ..schema import Fact
-from .base import some
-from .extra import forward, token_ids
-from .forwards import GROWTH, Stored, contents, masks
+from .answers import phrase
+from .base import Quirk, Verdict, some
+from .extra import forward, once, token_ids
+from .support import reach
+from .traced import attention_value, judged
 
 FEW = 4
 """Positions of the short prompt: fewer than any window."""
 
 
+@dataclass(frozen=True)
+class Stored:
+    """What a cache holds of one block.
+
+    Attributes:
+        size: bytes of keys and values, and of whatever else has an entry for each position.
+        positions: how many positions it holds.
+        state: bytes that do not depend on the number of positions.
+        keys: shape of the keys; None where there are none.
+    """
+
+    size: int = 0
+    positions: int = 0
+    state: int = 0
+    keys: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Caches:
+    """What a cache held after a few positions; after a prompt longer than any window; and after one token more.
+
+    ``few`` is None where the model returned none, and then ``error`` names the exception it raised, if it did. The
+    longer ones are empty where the model refuses to be continued by one token.
+    """
+
+    few: list[Stored] | None
+    before: list[Stored]
+    after: list[Stored]
+    error: str | None = None
+
+
+CANNOT = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
+"""What a forward raises that cannot fill or continue a cache."""
+
+
+@once
+def caches(run: Run) -> Caches:
+    """Fills a cache in two forwards and continues the longer one by a token."""
+    try:
+        short = _returned(forward(run, token_ids(run, FEW), use_cache=True))
+    except CANNOT as error:
+        return Caches(None, [], [], type(error).__name__)
+    if short is None:
+        return Caches(None, [], [])
+    few = contents(short[1], len(run.text))
+    length, _ = reach(run)
+    name, cache = _returned(forward(run, token_ids(run, length), use_cache=True)) or short
+    before = contents(cache, len(run.text))
+    try:
+        forward(run, token_ids(run, 1, seed=2), attention_mask=None, use_cache=True, **{name: cache})
+    except CANNOT:
+        return Caches(few, [], [])
+    return Caches(few, before, contents(cache, len(run.text)))
+
+
+def _returned(out: Any) -> tuple[str, Any] | None:
+    """The cache among a model's outputs, by the name under which it takes it back."""
+    for name in ("cache", "past_key_values", "state"):
+        held = getattr(out, name, None)
+        if held is not None:
+            return name, held
+    return None
+
+
+def contents(cache: Any, blocks: int) -> list[Stored]:
+    """What a cache holds of each block; nothing for a block that it has no layer for. A cache without layers is one
+    state, told of the first block.
+    """
+    if not hasattr(cache, "layers"):
+        return [Stored(state=_bytes(cache)), *[Stored()] * (blocks - 1)]
+    found = [_layer(layer) for layer in cache.layers]
+    return found + [Stored()] * (blocks - len(found))
+
+
+def _layer(layer: Any) -> Stored:
+    keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+    rest = {name: held for name, held in vars(layer).items() if name not in ("keys", "values")}
+    if not isinstance(keys, torch.Tensor) or not isinstance(values, torch.Tensor) or keys.numel() == 0:
+        return Stored(state=_bytes(rest))
+    positions = keys.shape[-2]
+    beside = [tensor for tensor in _tensors(rest) if tensor.ndim > 1 and positions in tensor.shape[1:-1]]
+    state = _bytes(rest) - sum(map(_size, beside))
+    return Stored(_size(keys) + _size(values) + sum(map(_size, beside)), positions, state, tuple(keys.shape))
+
+
+def _tensors(held: Any) -> Iterator[torch.Tensor]:
+    if isinstance(held, torch.Tensor):
+        yield held
+    elif isinstance(held, Mapping):
+        for item in held.values():
+            yield from _tensors(item)
+    elif isinstance(held, (list, tuple)):
+        for item in held:
+            yield from _tensors(item)
+    elif hasattr(held, "__dict__") and not isinstance(held, (torch.nn.Module, type)):
+        yield from _tensors({name: item for name, item in vars(held).items() if name != "config"})
+
+
+def _size(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _bytes(held: Any) -> int:
+    return sum(_size(tensor) for tensor in _tensors(held) if tensor.ndim > 0)
+
+
 def cache_facts(run: Run) -> list[Fact]:
-    """Bytes a token on a short prompt, and by how much the cache still grows where windows are full."""
-    out = forward(run, token_ids(run, FEW), use_cache=True)
-    held = contents(getattr(out, "cache", None) or out.past_key_values, len(run.text))
-    total = sum(size for size, _ in held) // FEW
-    empty = [index for index, (size, _) in enumerate(held) if size == 0]
+    """Bytes a token on a short prompt, states of a fixed size, and by how much the cache still grows where windows
+    are full.
+    """
+    found = caches(run)
+    if found.few is None:
+        raised = f"Asked for a cache, the model raises {found.error}" if found.error else "The model returns no cache"
+        return [
+            Fact(
+                name="kv_cache_bytes_per_token",
+                label="Cache a token",
+                value=0,
+                unit="bytes",
+                statement=f"{raised}.",
+            )
+        ]
+    facts = [_per_token(run, found.few)]
+    state = sum(block.state for block in found.few)
+    if state:
+        where = [index for index, block in enumerate(found.few) if block.state]
+        facts.append(
+            Fact(
+                name="cache_state_bytes",
+                label="State in the cache",
+                value=state,
+                unit="bytes",
+                statement=f"{_begin(some(where, len(found.few)))} hold a state of {state:,} bytes whatever the length.",
+            )
+        )
+    full = [
+        index
+        for index, (one, two) in enumerate(zip(found.before, found.after, strict=True))
+        if one.size and one.size == two.size
+    ]
+    return [*facts, _past_windows(found, full)] if full else facts
+
+
+def _begin(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _per_token(run: Run, held: list[Stored]) -> Fact:
+    total = sum(block.size // max(block.positions, 1) for block in held)
+    empty = [index for index, block in enumerate(held) if block.size == 0]
     storing = "every block stores its keys and values"
     if empty:
-        verb = "stores nothing of its own" if len(empty) == 1 else "store nothing of their own"
+        verb = "stores nothing a token" if len(empty) == 1 else "store nothing a token"
         storing = f"{some(empty, len(held))} {verb}"
     dtype = str(run.dtype).removeprefix("torch.")
-    first = Fact(
+    return Fact(
         name="kv_cache_bytes_per_token",
         label="Cache a token",
         value=total,
         unit="bytes",
         statement=f"A cache of this load holds {total:,} bytes a token ({dtype}): {storing}.",
     )
-    full = _full(*masks(run).caches)
-    return [first, _past_windows(run, full)] if full else [first]
 
 
-def _full(before: Stored, after: Stored) -> list[int]:
-    """The blocks whose part of the cache did not grow with further tokens."""
-    return [index for index, (one, two) in enumerate(zip(before, after, strict=True)) if one[0] and one == two]
-
-
-def _past_windows(run: Run, full: list[int]) -> Fact:
-    before, after = masks(run).caches
-    growth = (sum(size for size, _ in after) - sum(size for size, _ in before)) // GROWTH
-    kept = " or ".join(str(count) for count in sorted({before[index][1] for index in full}))
-    where = some(full, len(before))
+def _past_windows(found: Caches, full: list[int]) -> Fact:
+    growth = sum(block.size for block in found.after) - sum(block.size for block in found.before)
+    kept = " or ".join(str(count) for count in sorted({found.before[index].positions for index in full}))
+    where = some(full, len(found.before))
     return Fact(
         name="kv_cache_bytes_per_token_past_window",
         label="Cache a token, past the window",
@@ -51,3 +197,86 @@ def _past_windows(run: Run, full: list[int]) -> Fact:
         unit="bytes",
         statement=f"Once {where} hold {kept} positions, their part stops growing: a token then adds {growth:,} bytes.",
     )
+
+
+def cached_otherwise(run: Run) -> Verdict:
+    """The shape of the keys in the cache against that of the keys the scores are made of: others are computed anew
+    from what is stored.
+    """
+    found: list[bool | None] = []
+    widths: set[str] = set()
+    held = caches(run)
+    for index in range(len(run.text)):
+        keys = attention_value(run, index, "attention_keys")
+        stored = held.few[index].keys if held.few else None
+        if keys is None or stored is None or len(stored) != 4:
+            found.append(False if keys is not None else None)
+            continue
+        found.append((stored[1], stored[3]) != (keys.shape[1], keys.shape[3]))
+        if found[-1]:
+            widths.add(f"{stored[1]} x {stored[3]} for {keys.shape[1]} x {keys.shape[3]}")
+    return judged(run, found, {"stored": sorted(widths)} if widths else {})
+
+
+def no_cache(run: Run) -> Verdict:
+    """Asks a forward for its cache: one that returns nothing and keeps nothing inside its modules makes the answer
+    yes.
+    """
+    found = caches(run)
+    if found.few is not None:
+        return Verdict("no")
+    if found.error is not None:
+        return Verdict("yes", measured={"raises": found.error})
+    kept = _kept_inside(run)
+    return Verdict("no" if kept else "yes", measured={"kept_in": kept} if kept else {})
+
+
+def _kept_inside(run: Run) -> list[str]:
+    """The attributes in which modules of the blocks keep tensors of a call, by class."""
+    names = set()
+    for block in run.text.envoys:
+        for module in block._module.modules():
+            held = [name for name, item in vars(module).items() if isinstance(item, torch.Tensor)]
+            names |= {f"{type(module).__name__}.{name}" for name in held}
+    return sorted(names)
+
+
+def cache_in_modules(run: Run) -> Verdict:
+    """Asks a forward for its cache, and where it returns none looks for tensors of the call that its modules keep."""
+    found = caches(run)
+    kept = _kept_inside(run) if found.few is None and found.error is None else []
+    return Verdict("yes" if kept else "no", measured={"kept_in": kept} if kept else {})
+
+
+QUIRKS = (
+    Quirk(
+        "cached-otherwise",
+        "Cache is not the keys",
+        "text",
+        cached_otherwise,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the cache does not hold the keys that the scores are made of (heads x width: "
+            f"{', '.join(m.get('stored') or [])}): they are computed anew from what is stored."
+        ),
+    ),
+    Quirk(
+        "no-cache",
+        "No cache",
+        "text",
+        no_cache,
+        lambda m, b, n: (
+            f"A forward returns no cache{phrase(m, 'raises', ' but raises {}')}, so that each generated token runs the "
+            "whole prompt again."
+        ),
+    ),
+    Quirk(
+        "cache-in-modules",
+        "Cache inside modules",
+        "text",
+        cache_in_modules,
+        lambda m, b, n: (
+            f"What a next token needs is kept in the modules ({', '.join(m.get('kept_in') or [])}) and not returned: a "
+            "second prompt must not run in between."
+        ),
+    ),
+)

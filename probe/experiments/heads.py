@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..measure.rounding import digits
 from ..measure.run import Run, same
-from .answers import NO_INTERFACE, per_block, spread, tolerance
-from .attention import NO_SCORES, seen
+from .answers import spread, tolerance
 from .base import Quirk, Verdict, some
-from .extra import SCALE, moved, once, projections
+from .extra import moved, once, projections
+from .projections import MOVES
+from .scores import seen
+from .sources import gated_query
+from .traced import judged
 
 
 def attention_sink(run: Run) -> Verdict:
@@ -15,7 +20,7 @@ def attention_sink(run: Run) -> Verdict:
     sums = [None if block is None else block.pattern.sum(-1) for block in seen(run)]
     found = [None if total is None else float(total.min()) < 1 - tolerance(run) for total in sums]
     known = [float(total.min()) for total in sums if total is not None]
-    return per_block(found, {"least_row_sum": digits(min(known))} if known else {}, unknown=NO_SCORES)
+    return judged(run, found, {"least_row_sum": digits(min(known))} if known else {})
 
 
 def sink_scaled_heads(run: Run) -> Verdict:
@@ -29,48 +34,93 @@ def sink_scaled_heads(run: Run) -> Verdict:
             found.append(None)
             continue
         mixed = (block.pattern @ block.values).transpose(1, 2)
+        if mixed.shape != block.outputs.shape:
+            found.append(None)
+            continue
         ratio = (block.outputs * mixed).sum(-1) / mixed.square().sum(-1).clamp_min(1e-30)
         fits = same(ratio[..., None] * mixed, block.outputs, tolerance(run))
-        ratios += spread(ratio.flatten().tolist())
-        found.append(
-            fits
-            and float((ratio - 1).abs().max()) > tolerance(run)
-            and float(block.pattern.sum(-1).min()) > 1 - tolerance(run)
-        )
-    return per_block(
-        found, {"factors": [digits(ratio) for ratio in spread(ratios)]} if ratios else {}, unknown=NO_SCORES
-    )
+        scaled = fits and float((ratio - 1).abs().max()) > tolerance(run)
+        ratios += spread(ratio.flatten().tolist()) if scaled else []
+        found.append(scaled and float(block.pattern.sum(-1).min()) > 1 - tolerance(run))
+    return judged(run, found, {"factors": [digits(ratio) for ratio in spread(ratios)]} if ratios else {})
 
 
 def output_gate(run: Run) -> Verdict:
-    """The output projection's input against the heads' outputs, and against four times as large ones: a gate
-    follows, a norm does not.
+    """What the output projection takes against the heads' outputs, and against four times as large ones: a gate
+    follows, a norm does not, unless a projection of its own moves the output and nothing before it. A gate that the
+    query projection yields beside the queries is another property.
     """
-    inner = inside_attention(run)
-    changed = [
-        None if block is None or block.premix is None else not same(block.premix, block.outputs, tolerance(run))
+    normed, gates = inside_attention(run), gate_projections(run)
+    beside = gated_query(run).blocks or []
+    found: list[bool | None] = []
+    for index, block in enumerate(seen(run)):
+        if block is None or block.premix is None or block.premix.numel() != block.outputs.numel():
+            found.append(None if block is None else bool(gates[index]) and index not in beside)
+            continue
+        between = _between(block.premix.reshape(block.outputs.shape), block.outputs, tolerance(run))
+        found.append(between == "more" and (normed[index] is not True or bool(gates[index])) and index not in beside)
+    return judged(run, found)
+
+
+def _between(premix: torch.Tensor, outputs: torch.Tensor, close: float) -> str:
+    """What stands between the heads' outputs and what the output projection takes: `nothing`; a `turn`, after which
+    every head is as long as before; or `more`.
+    """
+    if same(premix, outputs, close):
+        return "nothing"
+    return "turn" if same(premix.norm(dim=-1), outputs.norm(dim=-1), close) else "more"
+
+
+def turned_heads(run: Run) -> Verdict:
+    """The same two: heads that differ but are as long as before were turned."""
+    found = [
+        None
+        if block is None
+        else block.premix is not None
+        and block.premix.numel() == block.outputs.numel()
+        and _between(block.premix.reshape(block.outputs.shape), block.outputs, tolerance(run)) == "turn"
         for block in seen(run)
     ]
-    found = [None if change is None else change and inner[index] is not True for index, change in enumerate(changed)]
-    return per_block(found, unknown=NO_SCORES)
+    return judged(run, found)
+
+
+@once
+def gate_projections(run: Run) -> list[list[str]]:
+    """For each block the projections whose noise moves another projection's output, but neither queries, keys, values
+    nor the heads' outputs, on which they do not depend either.
+    """
+    given = projections(run)
+    found: list[list[str]] = []
+    for index, tapped in enumerate(given.taps):
+        parts = [tapped.queries, tapped.keys, tapped.values, tapped.heads]
+        held = [part for part in parts if part is not None]
+        own = [path for path in given.own[index] if (index, path) in given.outputs and len(held) == len(parts)]
+        found.append(
+            [
+                path
+                for path in own
+                if all(moved(part, given.noise[path]) < tolerance(run) for part in held)
+                and moved(given.outputs[index, path], given.heads) < tolerance(run)
+                and any(moved(given.outputs[index, other], given.noise[path]) > MOVES for other in own if other != path)
+            ]
+        )
+    return found
 
 
 @once
 def inside_attention(run: Run) -> list[bool | None]:
-    """For each block whether the output projection's result stays when the heads' outputs are multiplied by four."""
+    """For each block whether what the attention returns stays when its heads' outputs are multiplied by four, and with
+    it what each of its projections gives.
+    """
     given = projections(run)
     found: list[bool | None] = []
     for index, tapped in enumerate(given.taps):
-        if tapped.heads is None:
+        outputs = [out for (block, _), out in given.outputs.items() if block == index]
+        outputs += [given.returned[index]] if index in given.returned else []
+        if tapped.heads is None or not outputs:
             found.append(None)
             continue
-        outputs = [out for (block, _), out in given.outputs.items() if block == index]
-        follows = [
-            float((out[given.heads] - SCALE * out[0]).abs().max() / out[0].abs().max()) < tolerance(run)
-            for out in outputs
-        ]
-        stays = [moved(out, given.heads) for out in outputs]
-        found.append(not any(follows) and max(stays, default=0.0) < max(1e-3, tolerance(run)))
+        found.append(max(moved(out, given.heads) for out in outputs) < max(1e-3, tolerance(run)))
     return found
 
 
@@ -84,9 +134,14 @@ def sub_norms(run: Run) -> Verdict:
         None if index not in given.down else moved(given.down[index], given.up) < max(1e-3, tolerance(run))
         for index in range(len(run.text))
     ]
-    found = [None if a is None and m is None else bool(a or m) for a, m in zip(attention, mlp, strict=True)]
     places = [name for name, answers in (("attention", attention), ("MLP", mlp)) if any(answers)]
-    return per_block(found, {"in": places} if places else {}, unknown=NO_INTERFACE)
+    found = [bool(a or m) for a, m in zip(attention, mlp, strict=True)]
+    holds = [index for index, answer in enumerate(found) if answer]
+    if holds:
+        return Verdict("yes", holds, {"in": places})
+    if all(answer is None for answer in (*attention, *mlp)):
+        return Verdict("n/a", why="No block has an attention's heads or an MLP's up and down projections.")
+    return Verdict("no", [])
 
 
 QUIRKS = (
@@ -116,6 +171,16 @@ QUIRKS = (
         "text",
         output_gate,
         lambda m, b, n: f"On {some(b or [], n)} a gate multiplies the heads' outputs before the output projection.",
+    ),
+    Quirk(
+        "turned-heads",
+        "Heads turned before mixing",
+        "text",
+        turned_heads,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the heads' outputs are turned before the output projection, so that what it takes "
+            "is not pattern · values."
+        ),
     ),
     Quirk(
         "sub-norms",

@@ -2,28 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from ..measure.nodes import NormNode
+from ..measure.nodes import every as every_node
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
+from .extra import SHORT, forward, once, token_ids
+from .tap import removed
 
 
-def _norms(run: Run, index: int) -> Iterator[torch.nn.Module]:
-    """The norms before and after a block's sublayers."""
-    block = run.text.envoys[index]._module
-    for term in run.text.anatomy[index].terms:
-        for path in (term.pre_norm, term.post_norm):
-            if path is not None:
-                yield block.get_submodule(path)
+@dataclass(frozen=True)
+class Call:
+    """A norm and what it was called with: the tensor it norms, and the rest."""
+
+    norm: torch.nn.Module
+    given: torch.Tensor
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def on(self, given: torch.Tensor) -> torch.Tensor:
+        """What the norm gives for another tensor."""
+        with torch.no_grad():
+            out: torch.Tensor = self.norm(given, *self.args, **self.kwargs)
+        return out
+
+    def at_zero_weight(self) -> float:
+        """Root mean square of what the norm gives for zero weights, without its bias: one for a unit gain."""
+        zeros = {name: torch.zeros_like(parameter) for name, parameter in self.norm.named_parameters()}
+        with torch.no_grad():
+            out = torch.func.functional_call(self.norm, zeros, (self.given, *self.args), self.kwargs).float()
+        return float(out.square().mean().sqrt())
 
 
-def _stream(run: Run, index: int) -> torch.Tensor | None:
-    entering = run.text.get(index, "", "layer_input")
-    return None if entering is None else entering.to(run.dtype)
+def _norms(run: Run, index: int) -> Iterator[str]:
+    """The norms before and after a block's sublayers, and those of the stream itself, by path from the block."""
+    anatomy = run.text.anatomy[index]
+    for term in anatomy.terms:
+        yield from (path for path in (term.pre_norm, term.post_norm) if path is not None)
+    yield from (node.norm for node in every_node(anatomy.tree) if isinstance(node, NormNode))
+
+
+@once
+def calls(run: Run) -> list[list[Call]]:
+    """How each block's norms are called on a short prompt."""
+    found: list[list[Call]] = [[] for _ in run.text.envoys]
+    with ExitStack() as stack:
+        for index, envoy in enumerate(run.text.envoys):
+            for path in dict.fromkeys(_norms(run, index)):
+                hook = envoy._module.get_submodule(path).register_forward_pre_hook(
+                    _keeping(found[index]), with_kwargs=True
+                )
+                stack.enter_context(removed(hook))
+        forward(run, token_ids(run, SHORT))
+    return found
+
+
+def _keeping(store: list[Call]) -> Callable[..., None]:
+    def keep(norm: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if args and isinstance(args[0], torch.Tensor) and all(call.norm is not norm for call in store):
+            store.append(Call(norm, args[0].detach().clone(), args[1:], kwargs))
+
+    return keep
 
 
 def layernorm(run: Run) -> Verdict:
@@ -32,15 +79,10 @@ def layernorm(run: Run) -> Verdict:
     """
     found: list[bool | None] = []
     changes = []
-    for index in range(len(run.text)):
-        stream, norms = _stream(run, index), list(_norms(run, index))
-        if stream is None or not norms:
-            found.append(None)
-            continue
-        with torch.no_grad():
-            each = [_change(norm(stream), norm(stream + stream.std())) for norm in norms]
+    for block in calls(run):
+        each = [_change(call.on(call.given), call.on(call.given + call.given.std())) for call in block]
         changes += each
-        found.append(any(change < tolerance(run) for change in each))
+        found.append(any(change < tolerance(run) for change in each) if each else None)
     measured: Measured = (
         {"largest_change": small(run, min(changes))}
         if any(found)
@@ -60,28 +102,21 @@ def gain_norm(run: Run) -> Verdict:
     weight, zero otherwise.
     """
     found: list[bool | None] = []
-    sizes = []
-    for index in range(len(run.text)):
-        stream = _stream(run, index)
-        norms = [norm for norm in _norms(run, index) if any(True for _ in norm.parameters())]
-        if stream is None or not norms:
-            found.append(None)
-            continue
-        each = [_at_zero_weight(norm, stream) for norm in norms]
+    sizes: list[float] = []
+    for block in calls(run):
+        each = [call.at_zero_weight() for call in block if any(True for _ in call.norm.parameters())]
         sizes += each
-        found.append(all(abs(size - 1) < 0.01 for size in each))
+        found.append(all(abs(size - 1) < 0.01 for size in each) if each else None)
     measured: Measured = (
         {"root_mean_square_at_zero_weight": digits(max(sizes), 3) if max(sizes) > 1e-6 else 0.0} if sizes else {}
     )
     return per_block(found, measured, absent="The blocks' norms have no weight.")
 
 
-def _at_zero_weight(norm: torch.nn.Module, stream: torch.Tensor) -> float:
-    """Root mean square of what a norm gives for zero weights, without its bias: one for a unit gain."""
-    zeros = {name: torch.zeros_like(parameter) for name, parameter in norm.named_parameters()}
-    with torch.no_grad():
-        out = torch.func.functional_call(norm, zeros, (stream,)).float()
-    return float(out.square().mean().sqrt())
+def weightless_norms(run: Run) -> Verdict:
+    """Looks for anything that a norm of a block could be trained by: none makes the answer yes."""
+    found = [None if not block else not any(True for c in block for _ in c.norm.parameters()) for block in calls(run)]
+    return per_block(found, absent="The blocks have no norms.")
 
 
 QUIRKS = (
@@ -100,5 +135,12 @@ QUIRKS = (
         "text",
         gain_norm,
         lambda m, b, n: f"The norms of {some(b or [], n)} multiply by 1 + weight: a weight of zero is a gain of one.",
+    ),
+    Quirk(
+        "weightless-norms",
+        "Norms without weights",
+        "text",
+        weightless_norms,
+        lambda m, b, n: f"The norms of {some(b or [], n)} have no weight: they rescale the stream and nothing else.",
     ),
 )

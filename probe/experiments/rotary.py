@@ -6,16 +6,21 @@ from collections.abc import Callable
 
 import torch
 
-from ..measure.checks import text_positions
 from ..measure.rounding import digits
 from ..measure.run import Run
-from .answers import NO_INTERFACE, entry, equal, explain, per_block, small, tolerance
+from .answers import entry, equal, explain, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .forwards import positions
+from .extra import LENGTH, forward, once, token_ids
+from .positions import Track, streams_of_positions, tracks
+from .tap import Change, hooks
+from .traced import MASKED, judged
 from .turning import Rotary, rotaries
 
 RESCALED = 0.05
 """How far a frequency must be from its base's, relative to it, to count as another."""
+
+LEAST = 12
+"""Positions from which a step is looked for in how the queries grow."""
 
 HALF = "Frequencies are read off in float32 only: in half precision a slow rotation is lost in rounding."
 
@@ -34,23 +39,35 @@ def _rope(run: Run, block: int, name: str) -> list[str]:
 
 
 def nope_blocks(run: Run) -> Verdict:
-    """Shifts the positions of one input: where neither queries nor keys change, nothing there depends on the
-    position.
+    """Gives every position one input: where the queries and keys stay and no key of a row scores higher than another,
+    and no vector of the position is added to the stream, nothing there depends on the position.
     """
+    added = _added(run) > tolerance(run)
     found: list[bool | None] = []
-    for rotary, tapped in zip(rotaries(run), positions(run).taps, strict=True):
-        if rotary is None or tapped.keys is None:
+    for turned, track in zip(rotaries(run), tracks(run), strict=True):
+        if turned is None or track is None:
             found.append(None)
             continue
-        keys = tapped.keys[:-1].float()
-        found.append(not rotary.turning and float((keys - keys[:1]).abs().max() / keys.abs().max()) < tolerance(run))
-    return per_block(found, unknown=NO_INTERFACE)
+        keys = track.keys
+        still = float((keys - keys[:1]).abs().max() / keys.abs().max()) < tolerance(run)
+        found.append(not turned.turning and still and not _distance_counts(track) and not added)
+    return judged(run, found)
+
+
+def _distance_counts(track: Track) -> bool:
+    """Whether scores of one input at all positions differ along a row."""
+    if track.scores is None:
+        return False
+    scores = track.scores[:, -1]
+    seen = scores > MASKED
+    spread = torch.where(seen, scores, -torch.inf).amax(-1) - torch.where(seen, scores, torch.inf).amin(-1)
+    return float(spread.max()) > 1e-3 * float(scores[seen].abs().max())
 
 
 def partial_rotary(run: Run) -> Verdict:
     """Which dimensions of a query change with the position: a leading part of the head only, or others too."""
     found = _each(run, lambda rotary: rotary.extent == "leading")
-    return per_block(found, *_share(run, found), unknown=NO_INTERFACE)
+    return judged(run, found, *_share(run, found))
 
 
 def proportional_rotary(run: Run) -> Verdict:
@@ -58,7 +75,7 @@ def proportional_rotary(run: Run) -> Verdict:
     over the whole head.
     """
     found = _each(run, lambda rotary: rotary.extent == "both halves" and rotary.style == "halves")
-    return per_block(found, *_share(run, found), unknown=NO_INTERFACE)
+    return judged(run, found, *_share(run, found))
 
 
 def _share(run: Run, found: list[bool | None]) -> tuple[Measured, dict[str, str]]:
@@ -79,7 +96,7 @@ def _share(run: Run, found: list[bool | None]) -> tuple[Measured, dict[str, str]
 
 
 def interleaved_rotary(run: Run) -> Verdict:
-    """Which two dimensions turn as one complex number: neighbours, or one of each half of the head."""
+    """Which two dimensions turn as one complex number: neighbours, or one of each half of the part that turns."""
     found = [
         None if rotary is None or not rotary.turning else rotary.style == "interleaved" for rotary in rotaries(run)
     ]
@@ -91,7 +108,33 @@ def interleaved_rotary(run: Run) -> Verdict:
             "inconclusive",
             why=f"On {some(unpaired, len(run.text))} dimensions change with the position in no pairs that were tried.",
         )
-    return per_block(found, absent="No dimension of a query changes with the position.")
+    return _turning(run, found)
+
+
+def _turning(run: Run, found: list[bool | None], measured: Measured | None = None) -> Verdict:
+    """A verdict about blocks whose queries turn: none on those where they do not."""
+    if all(rotary is None for rotary in rotaries(run)):
+        return judged(run, found, measured)
+    return per_block(found, measured, absent="No dimension of a query changes with the position.")
+
+
+def multimodal_rotary(run: Run) -> Verdict:
+    """Moves one of three streams of positions at a time: where each moves dimensions of its own, three positions are
+    folded into one rotation. A model that takes one stream only makes the answer no.
+    """
+    streams = streams_of_positions(run)
+    found: list[bool | None] = []
+    for turned, moved in zip(rotaries(run), streams, strict=True):
+        if turned is None or not turned.turning:
+            found.append(None)
+            continue
+        apart = moved is not None and all(moved) and not set.intersection(*moved)
+        found.append(apart and len({frozenset(stream) for stream in moved or []}) > 1)
+    first = next((index for index, answer in enumerate(found) if answer), None)
+    measured: Measured = {}
+    if first is not None:
+        measured["dimensions"] = [len(stream) for stream in streams[first] or []]
+    return _turning(run, found, measured)
 
 
 def rotary_bases(run: Run) -> Verdict:
@@ -156,23 +199,32 @@ def rescaled_rotary(run: Run) -> Verdict:
 
 
 def attention_temperature(run: Run) -> Verdict:
-    """Gives every position one input: queries that grow with the position are scaled by it; a rotation keeps their
-    length.
+    """Lengths of the queries of one input at successive and at shifted positions: where they grow by one factor on
+    every head, the queries are scaled by the position; a rotation keeps their length.
     """
     found: list[bool | None] = []
     factors: list[list[float]] = []
-    for tapped in positions(run).taps:
-        if tapped.queries is None:
+    for track in tracks(run):
+        if track is None:
             found.append(None)
             continue
-        lengths = tapped.queries[positions(run).constant].float().norm(dim=-1).mean(0)
-        ratios = lengths / lengths[0]
-        found.append(float((ratios - 1).abs().max()) > 5 * tolerance(run))
+        in_call = _growth(track.constant.norm(dim=-1).transpose(0, 1))
+        moved = _growth(track.queries.norm(dim=-1).transpose(1, 2).flatten(0, 1), track.queries.shape[2])
+        close = 5 * tolerance(run)
+        found.append(any(growth is not None and max(growth) > 1 + close for growth in (in_call, moved)))
         if found[-1]:
-            factors.append(ratios.tolist())
-    if not any(found):
-        return per_block(found, unknown=NO_INTERFACE)
-    return per_block(found, *_steps(run, factors[0]), unknown=NO_INTERFACE)
+            factors.append(in_call if in_call is not None and max(in_call) > 1 + close else moved or [])
+    measured, explained = _steps(run, factors[0]) if factors else ({}, {})
+    return judged(run, found, measured, explained)
+
+
+def _growth(lengths: torch.Tensor, samples: int = 1) -> list[float] | None:
+    """What multiplies the lengths ``[positions * samples, heads]``, relative to the first position; None where that is
+    not one factor for all heads.
+    """
+    ratios = lengths / lengths[:samples].repeat(len(lengths) // samples, 1).clamp_min(1e-30)
+    factors = ratios.mean(1)
+    return None if float((ratios - factors[:, None]).abs().max()) > 1e-3 else factors.tolist()
 
 
 def _steps(run: Run, factors: list[float]) -> tuple[Measured, dict[str, str]]:
@@ -180,6 +232,8 @@ def _steps(run: Run, factors: list[float]) -> tuple[Measured, dict[str, str]]:
     it.
     """
     measured: Measured = {"largest_factor": digits(max(factors)), "positions": len(factors)}
+    if len(factors) < LEAST:
+        return {"largest_factor": digits(max(factors))}, {}
     rise = next(index for index, factor in enumerate(factors) if factor > factors[0] * (1 + 1e-4))
     step, scale = rise + 1, (factors[rise] - 1) / torch.log(torch.tensor(2.0)).item()
     fitted = [
@@ -191,15 +245,27 @@ def _steps(run: Run, factors: list[float]) -> tuple[Measured, dict[str, str]]:
 
 
 def position_embeddings(run: Run) -> Verdict:
-    """What enters block 0 against the embedding's output: a difference that is left once a factor is taken out."""
-    where = text_positions(run)
-    entering, embedded = run.text.get(0, "", "layer_input"), run.root("token_embeddings")
-    if entering is None or embedded is None:
-        return Verdict("inconclusive", why="What enters block 0 was not read.")
-    entering, embedded = entering[where], embedded[where]
-    factor = float((entering * embedded).sum() / embedded.square().sum())
-    left = float((entering - factor * embedded).abs().max() / entering.abs().max())
-    return Verdict("yes" if left > tolerance(run) else "no", measured={"left": small(run, left)})
+    """What enters block 0 at successive positions of one repeated token: a vector of the position makes it differ."""
+    change = _added(run)
+    return Verdict("yes" if change > tolerance(run) else "no", measured={"change": small(run, change)})
+
+
+@once
+def _added(run: Run) -> float:
+    """Largest difference between what enters block 0 at the last positions of one repeated token, relative to it."""
+    held: list[torch.Tensor] = []
+
+    def keep(stream: torch.Tensor) -> torch.Tensor:
+        held.append(stream.detach().float())
+        return stream
+
+    entering: list[tuple[torch.nn.Module, Change]] = [(run.text.envoys[0]._module, keep)]
+    with hooks(entering):
+        forward(run, token_ids(run, 1).repeat(1, LENGTH))
+    stream = held[0]
+    axis = next((axis for axis in range(stream.ndim - 1) if stream.shape[axis] == LENGTH), stream.ndim - 2)
+    late = stream.movedim(axis, 0)[stream.shape[axis] // 2 :]
+    return float((late - late[:1]).abs().max() / late.abs().max().clamp_min(1e-30))
 
 
 def _proportional(measured: Measured, blocks: list[int] | None, total: int) -> str:
@@ -270,6 +336,16 @@ QUIRKS = (
         lambda m, b, n: (
             f"On {some(b or [], n)} neighbouring dimensions 2i and 2i + 1 turn together, not dimension i with its "
             "partner in the other half."
+        ),
+    ),
+    Quirk(
+        "multimodal-rotary",
+        "Three streams of positions",
+        "text",
+        multimodal_rotary,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} three streams of positions, for time, height and width, turn dimensions of their "
+            "own; in text the three are equal."
         ),
     ),
     Quirk("rotary-bases", "Several rotary bases", "text", rotary_bases, _bases),

@@ -11,6 +11,7 @@ from ..standard import StandardizedTransformer
 from .answers import config_entry, per_block
 from .base import Measured, Quirk, Verdict, some
 from .extra import part
+from .traced import NO_ATTENTION, attention_value
 
 SIZES = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim")
 
@@ -21,6 +22,7 @@ def _sizes(model: StandardizedTransformer, block: int) -> dict[str, int]:
     found: dict[str, int] = {}
     for host, names in (
         ("self_attn", SIZES),
+        ("self_attn.0", SIZES),
         ("mlp", ("intermediate_size",)),
         ("mlp.shared_experts", ("intermediate_size",)),
     ):
@@ -56,7 +58,7 @@ def _seen_heads(run: Run) -> Heads:
     """Counted on the queries and keys that were read."""
     found: Heads = []
     for index in range(len(run.text)):
-        queries, keys = (run.text.get(index, "self_attn", name) for name in ("attention_queries", "attention_keys"))
+        queries, keys = (attention_value(run, index, name) for name in ("attention_queries", "attention_keys"))
         found.append(None if queries is None or keys is None else (queries.shape[1], keys.shape[1]))
     return found
 
@@ -76,17 +78,23 @@ def _numbers(heads: Heads, config: Any) -> tuple[Measured, dict[str, str]]:
 
 def _grouped(heads: Heads, config: Any) -> Verdict:
     """Fewer key heads than query heads, but more than one, make the answer yes."""
-    return per_block([None if pair is None else 1 < pair[1] < pair[0] for pair in heads], *_numbers(heads, config))
+    return _counted([None if pair is None else 1 < pair[1] < pair[0] for pair in heads], heads, config)
 
 
 def _multi(heads: Heads, config: Any) -> Verdict:
     """One key head for several query heads makes the answer yes."""
-    return per_block([None if pair is None else 1 == pair[1] < pair[0] for pair in heads], *_numbers(heads, config))
+    return _counted([None if pair is None else 1 == pair[1] < pair[0] for pair in heads], heads, config)
+
+
+def _counted(found: list[bool | None], heads: Heads, config: Any) -> Verdict:
+    return per_block(found, *_numbers(heads, config), absent=NO_ATTENTION)
 
 
 def tied_weights(run: Run) -> Verdict:
     """Changes one number of the embedding table and looks for it in the head's matrix; the number is put back."""
-    table, head = run.model.embed_tokens._module.weight, run.model.lm_head._module.weight
+    table, head = run.model.embed_tokens._module.weight, _head(run.model)
+    if head is None:
+        return Verdict("inconclusive", why="No module after the blocks holds a matrix with a row for each token.")
     if table.shape != head.shape:
         return Verdict("no", measured={"equal": False})
     with torch.no_grad():
@@ -99,9 +107,23 @@ def tied_weights(run: Run) -> Verdict:
     return Verdict("yes" if follows else "no", measured={"equal": bool(torch.equal(table, head))})
 
 
+def _head(model: StandardizedTransformer) -> torch.Tensor | None:
+    """The matrix that gives the logits: the head's own, or that of the last module outside it with a row a token."""
+    own = getattr(model.lm_head._module, "weight", None)
+    if isinstance(own, torch.Tensor) and own.ndim == 2:
+        return own
+    table = model.embed_tokens._module
+    every = [
+        module.weight
+        for module in model._module.modules()
+        if module is not table and getattr(module, "weight", None) is not None and module.weight.ndim == 2
+    ]
+    return next((weight for weight in reversed(every) if weight.shape[0] == table.weight.shape[0]), None)
+
+
 def tied_when_built(model: StandardizedTransformer) -> Verdict:
     """Whether embedding and head hold one parameter."""
-    one = model.embed_tokens._module.weight is model.lm_head._module.weight
+    one = model.embed_tokens._module.weight is _head(model)
     return Verdict("yes" if one else "no", measured={"equal": one})
 
 

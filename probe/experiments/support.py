@@ -7,13 +7,18 @@ from typing import Literal
 
 import torch
 
-from ..measure.checks import HIDDEN
 from ..measure.run import Run
-from .answers import explain, per_block, phrase
+from .answers import entry, explain, phrase
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, attentions, once
-from .forwards import masks
+from .extra import LENGTH, attentions, once, token_ids
 from .tap import Tap
+from .traced import MASKED, attention_hosts, attention_value, judged, visible
+
+AFFORDABLE = 1240
+"""Most positions that are run to see past a window."""
+
+WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size", "local_attention")
+"""Config entries that may name a window or chunk; they only say how long a prompt must be."""
 
 Kind = Literal["full", "sliding", "chunked", "two-way", "other"]
 
@@ -46,50 +51,96 @@ def classify(visible: torch.Tensor) -> Support:
     return Support("other")
 
 
+@dataclass
+class Masks:
+    """What every query of every block may attend to: ``[heads, query, key]`` over a prompt of ``length`` positions, or
+    None.
+
+    ``other`` is the same on a prompt of other tokens of :data:`LENGTH` positions. ``unseen`` names the config's windows
+    and chunks that are longer than the longest prompt run.
+    """
+
+    visible: list[torch.Tensor | None]
+    other: list[torch.Tensor | None]
+    length: int
+    unseen: dict[str, int]
+
+
+@once
+def masks(run: Run) -> Masks:
+    """A prompt longer than any window the config names, where affordable, and one of other tokens."""
+    length, unseen = reach(run)
+    if not any(attention_hosts(run)):
+        nothing: list[torch.Tensor | None] = [None] * len(run.text)
+        return Masks(nothing, nothing, length, unseen)
+    first, other = token_ids(run, length), token_ids(run, LENGTH, seed=1)
+    return Masks(visible(run, first), visible(run, other), length, unseen)
+
+
+def reach(run: Run) -> tuple[int, dict[str, int]]:
+    """Positions of a prompt longer than the windows that the config names, and those that are longer than it."""
+    named = {name: entry(run, name) for name in WINDOWS}
+    sizes = {name: size for name, size in named.items() if isinstance(size, int) and not isinstance(size, bool)}
+    length = max([LENGTH, *(size + LENGTH for size in sizes.values() if size + LENGTH <= AFFORDABLE)])
+    return length, {name: size for name, size in sizes.items() if size >= length}
+
+
 @once
 def supports(run: Run) -> list[Support | None]:
-    """The shape of every block's mask; None where no softmax over positions was seen."""
-    return [None if visible is None else classify(visible) for visible in masks(run).visible]
+    """The shape of every block's mask, over all its heads; None where its pattern was not read."""
+    return [None if seen is None else classify(_plain(seen.any(0))) for seen in masks(run).visible]
 
 
-def _cut(run: Run, kind: Kind, entry: str, number: str) -> Verdict:
+def _plain(seen: torch.Tensor) -> torch.Tensor:
+    """The part of a mask over the keys that are positions: those after them are no tokens' own."""
+    return seen[:, : seen.shape[0]]
+
+
+def _cut(run: Run, kind: Kind, names: tuple[str, ...], number: str) -> Verdict:
     found = [None if support is None else support.kind == kind for support in supports(run)]
     sizes = sorted(
         {support.size for support in supports(run) if support and support.kind == kind and support.size is not None}
     )
     measured: Measured = {"positions": masks(run).length}
+    unseen = next((name for name in names if name in masks(run).unseen), None)
     if sizes:
         measured[number] = sizes[0] if len(sizes) == 1 else sizes
-    elif entry in masks(run).unseen:
+    elif unseen is not None and any(support is not None for support in supports(run)):
         why = (
-            f"The config's {entry} is {masks(run).unseen[entry]}, and the longest prompt run has {masks(run).length} "
-            "positions: within them nothing is cut off."
+            f"The config's {unseen} is {masks(run).unseen[unseen]}, and the longest prompt run has "
+            f"{masks(run).length} positions: within them nothing is cut off."
         )
         return Verdict("inconclusive", measured=measured, why=why)
-    return per_block(
-        found, measured, explain(run, measured, {number: [entry]}), absent="No softmax over positions was seen."
-    )
+    return judged(run, found, measured, explain(run, measured, {number: names}))
 
 
 def sliding_window(run: Run) -> Verdict:
     """Which keys a query sees on a prompt longer than the window: a band of one width on every row, or all before
     it.
     """
-    return _cut(run, "sliding", "sliding_window", "window")
+    return _cut(run, "sliding", ("sliding_window", "window_size", "attention_window_size"), "window")
 
 
 def chunked_attention(run: Run) -> Verdict:
     """The same: a chunk begins anew every so many positions, where a band would move along with the query."""
-    return _cut(run, "chunked", "attention_chunk_size", "chunk")
+    return _cut(run, "chunked", ("attention_chunk_size",), "chunk")
 
 
 def sparse_attention(run: Run) -> Verdict:
     """What a query may see on two prompts of different tokens: a support that moves with the tokens is chosen from
     the input.
     """
-    both = zip(masks(run).visible, masks(run).other, strict=True)
-    found = [None if one is None or two is None else not torch.equal(one[:LENGTH, :LENGTH], two) for one, two in both]
-    return per_block(found, {"positions": LENGTH}, absent="No softmax over positions was seen.")
+    found = [
+        None if one is None or two is None else _moves(one, two)
+        for one, two in zip(masks(run).visible, masks(run).other, strict=True)
+    ]
+    return judged(run, found, {"positions": LENGTH})
+
+
+def _moves(one: torch.Tensor, two: torch.Tensor) -> bool:
+    """Whether two masks differ where both have queries and keys."""
+    queries, keys = (min(one.shape[axis], two.shape[axis]) for axis in (1, 2))
+    return not torch.equal(one[:, :queries, :keys], two[:, :queries, :keys])
 
 
 def bidirectional_images(run: Run) -> Verdict:
@@ -100,17 +151,17 @@ def bidirectional_images(run: Run) -> Verdict:
     if image is None:
         return Verdict("n/a", why="No image reaches this checkpoint.")
     places = image[0].nonzero().flatten()
-    read = [run.text.get(index, "self_attn", "attention_scores") for index in range(len(run.text))]
-    found = [None if scores is None else _later((scores[0] > -HIDDEN).any(0), places) for scores in read]
+    read = [attention_value(run, index, "attention_scores") for index in range(len(run.text))]
+    found = [None if scores is None else _later((scores[0] > MASKED).any(0), places) for scores in read]
     measured: Measured = {"image_tokens": len(places)}
     types = next((name for name in run.inputs if name.endswith("token_type_ids")), None)
     if any(found) and types is not None:
-        tap = Tap(attentions(run), softmax=lambda scores, _: (scores[0] > -HIDDEN).any(0))
+        tap = Tap(attentions(run), softmax=lambda scores, _: (scores[0] > MASKED).any(0))
         with torch.no_grad(), tap:
             run.model._module(**{name: value for name, value in run.inputs.items() if name != types})
         if not any(block.softmax is not None and _later(block.softmax, places) for block in tap.blocks):
             measured["needs"] = types
-    return per_block(found, measured, absent="The scores were not read.")
+    return judged(run, found, measured)
 
 
 def _later(visible: torch.Tensor, places: torch.Tensor) -> bool:

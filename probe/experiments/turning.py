@@ -1,7 +1,8 @@
 """How an attention turns its queries: which dimensions move with the position, in which pairs, and how fast.
 
-Queries of one input at shifted positions are compared (:func:`probe.experiments.extra.positions`). A pair of dimensions
-that turns is a complex number multiplied by one of modulus one; its angle per position is the pair's frequency.
+Queries of one input at several positions are compared (:func:`probe.experiments.positions.tracks`). A pair of
+dimensions that turns is a complex number multiplied by one of modulus one; its angle per position is the pair's
+frequency. A norm's gain behind the rotation makes an ellipse of the circle.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from ..measure.run import Run
 from .answers import tolerance
 from .extra import once
-from .forwards import SHIFTS, positions
+from .positions import tracks
 
 EPSILON = 2e-7
 """Rounding of an angle in float32, relative to its size: a position times a frequency of at most one."""
@@ -26,11 +27,11 @@ SERIES = 0.02
 SEEN = 3e-3
 """Size of a dimension, relative to the largest, below which rounding hides how it turns."""
 
-MOVES = 0.01
-"""Change of a dimension, relative to its size, from which it is taken to move."""
+MOVES = 5e-5
+"""Change of a dimension, relative to its size, from which it is taken to move in float32."""
 
 Style = Literal["halves", "interleaved"]
-Extent = Literal["none", "whole", "leading", "both halves", "other"]
+Extent = Literal["none", "whole", "leading", "trailing", "both halves", "other"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Rotary:
         return len(self.turning) / self.width
 
     def base(self) -> float | None:
-        """The base θ of frequencies ``f · θ^(-2i / w)``, fitted; w is the width of the head, or of its leading part.
+        """The base θ of frequencies ``f · θ^(-2i / w)``, fitted; w is the width of the head, or of its part that turns.
 
         None for fewer than two pairs that were seen, or where the frequencies are no such series.
         """
@@ -72,34 +73,35 @@ class Rotary:
     @property
     def spaced(self) -> int:
         """The width over which the frequencies are spaced."""
-        return len(self.turning) if self.extent == "leading" else self.width
+        return len(self.turning) if self.extent in ("leading", "trailing") else self.width
 
 
 @once
 def rotaries(run: Run) -> list[Rotary | None]:
-    """The rotation of every block; None where its queries could not be tapped."""
-    taps = positions(run).taps
-    return [None if tapped.queries is None else _rotary(tapped.queries.float(), tolerance(run)) for tapped in taps]
+    """The rotation of every block; None where its queries could not be read."""
+    every = tracks(run)
+    return [None if track is None else rotary(track.queries, track.shifts, tolerance(run)) for track in every]
 
 
-def _rotary(queries: torch.Tensor, close: float) -> Rotary:
-    """From queries ``[rows, heads, seq, width]`` of one input, a row a shift.
+def rotary(rows: torch.Tensor, shifts: tuple[int, ...], close: float) -> Rotary:
+    """From queries ``[shifts, heads, samples, width]`` of one input at the positions ``shifts``.
 
     A dimension in which no query has anything (a norm's gain of zero) tells nothing, and is taken with the others.
     """
-    width = queries.shape[-1]
-    rows = queries[: len(SHIFTS)].flatten(1, 2)
-    size = rows[0].abs().amax(0)
+    width = rows.shape[-1]
+    size = rows[0].abs().amax((0, 1))
     seen = size > SEEN * size.max()
-    moves = (rows[1:] - rows[:1]).abs().amax(dim=(0, 1)) > max(MOVES, close) * size
+    moves = (rows[1:] - rows[:1]).abs().amax(dim=(0, 1, 2)) > (MOVES if close < 1e-3 else close) * size
     moving, still = set((moves & seen).nonzero().flatten().tolist()), set((~moves & seen).nonzero().flatten().tolist())
-    if not moving:
+    level = rows * (rows[:1].norm(dim=-1, keepdim=True) / rows.norm(dim=-1, keepdim=True).clamp_min(1e-30))
+    if not moving or float((level - level[:1]).abs().max()) <= close * float(rows.abs().max()):
         return Rotary(width, (), "none", None, ())
     extent, turning = _extent(moving, still, width)
-    for style, pairs in _pairings(turning, width):
-        angles = _angles(rows, pairs, close)
-        if angles is not None:
-            return Rotary(width, turning, extent, style, angles)
+    for style, pairs in _pairings(turning):
+        for queries in (rows, level):
+            angles = _angles(queries, shifts, pairs, close)
+            if angles is not None:
+                return Rotary(width, turning, extent, style, angles)
     return Rotary(width, turning, extent, None, ())
 
 
@@ -113,6 +115,7 @@ def _extent(moving: set[int], still: set[int], width: int) -> tuple[Extent, tupl
         ("whole", tuple(range(width))),
         ("leading", tuple(range(lead))),
         ("both halves", (*range(each), *range(half, half + each))),
+        ("trailing", tuple(range(min(moving) - min(moving) % 2, width))),
     )
     for extent, turning in parts:
         if not still & set(turning):
@@ -120,36 +123,62 @@ def _extent(moving: set[int], still: set[int], width: int) -> tuple[Extent, tupl
     return "other", tuple(sorted(moving))
 
 
-def _pairings(turning: tuple[int, ...], width: int) -> list[tuple[Style, list[tuple[int, int]]]]:
+def _pairings(turning: tuple[int, ...]) -> list[tuple[Style, list[tuple[int, int]]]]:
     """The ways in which the turning dimensions can be paired."""
-    present = set(turning)
-    found: list[tuple[Style, list[tuple[int, int]]]] = []
-    for apart in dict.fromkeys((width // 2, len(turning) // 2)):
-        pairs = [(i, i + apart) for i in turning if i % (2 * apart) < apart and i + apart in present]
-        if 2 * len(pairs) == len(turning):
-            found.append(("halves", pairs))
-    neighbours = [(i, i + 1) for i in turning if i % 2 == 0 and i + 1 in present]
-    if 2 * len(neighbours) == len(turning):
+    if len(turning) % 2:
+        return []
+    half = len(turning) // 2
+    found: list[tuple[Style, list[tuple[int, int]]]] = [
+        ("halves", list(zip(turning[:half], turning[half:], strict=True)))
+    ]
+    neighbours = list(zip(turning[::2], turning[1::2], strict=True))
+    if all(right == left + 1 for left, right in neighbours):
         found.append(("interleaved", neighbours))
     return found
 
 
-def _angles(rows: torch.Tensor, pairs: list[tuple[int, int]], close: float) -> tuple[float, ...] | None:
+def _angles(
+    rows: torch.Tensor, shifts: tuple[int, ...], pairs: list[tuple[int, int]], close: float
+) -> tuple[float, ...] | None:
     """The angle a position of each pair, or None where a pair does not turn as one number: ``rows`` is ``[shifts,
-    samples, width]``.
+    heads, samples, width]``.
     """
     first, second = (list(side) for side in zip(*pairs, strict=True))
-    numbers = torch.complex(rows[..., first].double(), rows[..., second].double())
-    still = numbers[:1]
-    turns = (numbers * still.conj()).sum(1) / still.abs().square().sum(1).clamp_min(1e-30)
-    known = still.abs().amax(dim=(0, 1)) > SEEN * still.abs().amax()
-    left = (numbers - turns[:, None] * still).abs().amax(dim=(1, 2)) / still.abs().amax()
-    room = close + EPSILON * torch.tensor(SHIFTS, dtype=left.dtype, device=left.device)
-    if bool((left > room).any()):
-        return None
-    angles = turns.angle()
-    speed = angles[1] / SHIFTS[1]
-    for row in range(2, len(SHIFTS)):
-        whole = torch.round((speed * SHIFTS[row] - angles[row]) / (2 * math.pi))
-        speed = (angles[row] + 2 * math.pi * whole) / SHIFTS[row]
+    left, right = rows[..., first].double(), rows[..., second].double()
+    room = close + EPSILON * torch.tensor(shifts, dtype=left.dtype, device=left.device)
+    for ratio in (torch.ones_like(left[0, :, 0]), _gains(left, right, room)):
+        numbers = torch.complex(left, right * ratio[None, :, None])
+        still = numbers[:1]
+        turns = (numbers * still.conj()).sum((1, 2)) / still.abs().square().sum((1, 2)).clamp_min(1e-30)
+        known = still.abs().amax(dim=(0, 1, 2)) > SEEN * still.abs().amax()
+        error = (numbers - turns[:, None, None] * still).abs().amax(dim=(1, 2, 3)) / still.abs().amax()
+        if not bool((error > room).any()):
+            return _speeds(turns.angle(), known, shifts)
+    return None
+
+
+def _gains(left: torch.Tensor, right: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
+    """For each head and pair the ratio of the gains that its two dimensions were multiplied with after they turned.
+
+    Each row is fitted as a linear map of the first; a turn between two gains a and b has ``-a/b`` and ``b/a`` times the
+    angle's sine off its diagonal. The row is taken in which that stands out most from its rounding, ``room``.
+    """
+    given = torch.stack([left[0], right[0]], -1).transpose(1, 2)
+    ratios, strongest = torch.ones_like(left[0, :, 0]), torch.zeros_like(left[0, :, 0])
+    inverse = torch.linalg.pinv(given)
+    for row in range(1, len(left)):
+        maps = inverse @ torch.stack([left[row], right[row]], -1).transpose(1, 2)
+        up, down = maps[..., 1, 0], maps[..., 0, 1]
+        strength = -(up * down) / room[row] ** 2
+        ratios = torch.where(strength > strongest, (-up / down).clamp_min(0).sqrt(), ratios)
+        strongest = torch.maximum(strength, strongest)
+    return ratios
+
+
+def _speeds(angles: torch.Tensor, known: torch.Tensor, shifts: tuple[int, ...]) -> tuple[float, ...]:
+    """Angle a position from the angles at growing shifts, each of which the ones before it unwind."""
+    speed = angles[1] / shifts[1]
+    for row in range(2, len(shifts)):
+        whole = torch.round((speed * shifts[row] - angles[row]) / (2 * math.pi))
+        speed = (angles[row] + 2 * math.pi * whole) / shifts[row]
     return tuple(abs(value) if seen else math.nan for value, seen in zip(speed.tolist(), known.tolist(), strict=True))

@@ -1,0 +1,199 @@
+"""Values of the attentions, read again in a traced forward on other inputs.
+
+They are read by their standard names, so that it does not matter whether an attention calls transformers' interface or
+does its arithmetic itself. Every attention can be given the same input on every row, so that what differs between rows
+was changed behind it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from nnsight.intervention.envoy import Envoy
+
+from ..measure.run import Run
+from ..measure.trace import Inputs, Key, Worker, by_host_and_name
+from ..measure.trace import run as run_workers
+from ..standard.hosts import Host
+from .base import Measured, Verdict
+from .extra import SHORT, forward, once, part, token_ids
+from .tap import Change, Rows, Tap, hooks
+
+VALUES = (
+    "attention_queries",
+    "attention_keys",
+    "attention_values",
+    "attention_scores",
+    "attention_probabilities",
+    "attention_head_outputs",
+)
+
+NO_ATTENTION = "No block has an attention."
+UNREAD = "What is needed of this attention stands at no place of the forward that could be read."
+ELSEWHERE = "A softmax over positions runs inside the blocks, in a module whose values could not be located."
+
+Read = dict[tuple[int, str], torch.Tensor]
+"""Block and value name -> what was read there."""
+
+
+@once
+def attention_hosts(run: Run) -> list[str | None]:
+    """For each block the standard path of its attention, the first where it has several; None where it has none."""
+    label = run.text.label
+    found: list[str | None] = []
+    for index, envoy in enumerate(run.text.envoys):
+        serving = (key.host for key in run.readings if key.block == index and key.name in VALUES)
+        host = next((host.removeprefix(label).lstrip(".") for host in serving if host.startswith(label)), None)
+        if host is None and not run.readings and part(envoy, "self_attn") is not None:
+            host = "self_attn"
+        found.append(host)
+    return found
+
+
+def attention_value(run: Run, index: int, name: str) -> torch.Tensor | None:
+    """A value of a block's attention in float32; None where the block has none."""
+    host = attention_hosts(run)[index]
+    return None if host is None else run.text.get(index, host, name)
+
+
+def attention_modules(run: Run) -> list[torch.nn.Module | None]:
+    """The native module of each block's attention."""
+    found: list[torch.nn.Module | None] = []
+    for envoy, host in zip(run.text.envoys, attention_hosts(run), strict=True):
+        attention: Envoy | None = None if host is None else part(envoy, host)
+        found.append(None if attention is None else attention._module)
+    return found
+
+
+def accepts(run: Run, name: str) -> bool:
+    """Whether the model's forward takes an argument of this name."""
+    return name in inspect.signature(run.model._module.forward).parameters
+
+
+def aligned(run: Run, rows: Rows) -> list[tuple[torch.nn.Module, Change]]:
+    """Changes that give every attention row 0's input on every row."""
+    return [(module, rows.align) for module in attention_modules(run) if module is not None]
+
+
+def read(run: Run, inputs: Inputs, names: Sequence[str], entering: Iterable[tuple[Any, Change]] = ()) -> Read:
+    """Values of every block's attention in one forward, in float32.
+
+    Args:
+        inputs: keyword arguments of the model's forward; it runs without a cache.
+        names: which values.
+        entering: changes of what modules are called with.
+    """
+    found: Read = {}
+
+    def reader(hosts: list[tuple[Key, Host]]) -> Worker:
+        def worker() -> None:
+            for key, host in hosts:
+                value = getattr(host, key.name).detach()
+                found[key.block or 0, key.name] = value.float() if value.is_floating_point() else value.clone()
+
+        return worker
+
+    _forward(run, inputs, [reader(group) for group in _groups(run, names)], entering)
+    return found
+
+
+def visible(run: Run, ids: torch.Tensor) -> list[torch.Tensor | None]:
+    """What the queries of each block's attention may see on a prompt: ``[heads, query, key]``; None where its
+    pattern could not be read.
+    """
+    found: dict[int, torch.Tensor] = {}
+
+    def reader(hosts: list[tuple[Key, Host]]) -> Worker:
+        def worker() -> None:
+            for key, host in hosts:
+                values = host.standard_values()
+                scores = None
+                if "attention_scores" in values and host.refusal(values["attention_scores"]) is None:
+                    scores = host.attention_scores[0].detach().float()
+                found[key.block or 0] = seen_by(host.attention_probabilities[0].detach().float(), scores)
+
+        return worker
+
+    inputs: Inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    _forward(run, inputs, [reader(group) for group in _groups(run, ["attention_probabilities"])])
+    return [found.get(index) for index in range(len(run.text))]
+
+
+UNDERFLOW = -80.0
+"""How far below a row's largest score float32 rounds a share of the softmax to zero."""
+
+MASKED = -9e3
+"""Scores below this are masked, also where a class masks by adding a large number instead of the largest."""
+
+
+def seen_by(pattern: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
+    """The keys a pattern gives a share to, with those whose share is lost in rounding: ``[heads, query, key]``."""
+    if scores is None or scores.shape[-2:] != pattern.shape[-2:]:
+        return pattern > 0
+    low = (scores > MASKED) & (scores - scores.amax(-1, keepdim=True) < UNDERFLOW)
+    return (pattern > 0) | low
+
+
+def _groups(run: Run, names: Sequence[str]) -> list[list[tuple[Key, Host]]]:
+    """The hosts to ask for each value, block after block: the attention of each block."""
+    every = attention_hosts(run)
+
+    def wanted(key: Key) -> bool:
+        if key.block is None or key.name not in names or not key.host.startswith(run.text.label):
+            return False
+        return key.block < len(every) and key.host == run.text.host(every[key.block] or "-")
+
+    by_name: dict[str, list[tuple[Key, Host]]] = {}
+    for (_, name), hosts in by_host_and_name(run.model, wanted).items():
+        by_name.setdefault(name, []).extend(hosts)
+    return [sorted(hosts, key=_block) for hosts in by_name.values()]
+
+
+def _block(pair: tuple[Key, Host]) -> int:
+    return pair[0].block or 0
+
+
+def _forward(run: Run, inputs: Inputs, workers: list[Worker], entering: Iterable[tuple[Any, Change]] = ()) -> None:
+    given = {**inputs, "use_cache": False} if accepts(run, "use_cache") else inputs
+    with hooks(entering):
+        run_workers(run.model, given, workers)
+
+
+@once
+def softmax_elsewhere(run: Run) -> bool:
+    """Whether a softmax over positions runs inside the blocks, though none has an attention that serves its values."""
+    tap = Tap(run.text.envoys)
+    with tap:
+        forward(run, token_ids(run, SHORT))
+    return any(block.softmaxes or block.interface for block in tap.blocks)
+
+
+def judged(
+    run: Run,
+    found: Sequence[bool | None],
+    measured: Measured | None = None,
+    explained: dict[str, str] | None = None,
+    unknown: str = UNREAD,
+) -> Verdict:
+    """One verdict from an answer for each block with an attention.
+
+    Args:
+        found: for each block whether the property holds; None where it has no attention or nothing could be told.
+        unknown: why nothing could be told of an attention: the verdict is then `inconclusive`, unless it holds
+            on another block.
+    """
+    hosts = attention_hosts(run)
+    numbers = measured or {}
+    holds = [index for index, answer in enumerate(found) if answer]
+    if holds:
+        return Verdict("yes", holds, numbers, explained or {})
+    if not any(hosts):
+        if softmax_elsewhere(run):
+            return Verdict("inconclusive", measured=numbers, why=ELSEWHERE)
+        return Verdict("n/a", measured=numbers, why=NO_ATTENTION)
+    if any(host is not None and answer is None for host, answer in zip(hosts, found, strict=True)):
+        return Verdict("inconclusive", measured=numbers, why=unknown)
+    return Verdict("no", [], numbers, explained or {})
