@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..measure.anatomy import derive
+from ..measure.default import default_attention, follows_interface, implementation
 from . import blocks, tree
-from .declare import Draft
+from .declare import BlockDraft, Draft
+from .find import place
 from .sites import recorder
 
 ROWS = 3
@@ -40,10 +43,25 @@ def draft(model: torch.nn.Module, inputs: dict[str, Any]) -> Draft:
             found.append(blocks.describe(model, recording, path, index, wiring, ROWS))
         except blocks.Unlocated as error:
             raise blocks.Unlocated(f"block {index} ({type(stack[index]).__name__}): {error}") from error
+    _mark_eager(model, rows, container, found)
     recording.repeats = 1
     ends = tree.ends(model, recording, container, f"{container}.{len(stack) - 1}")
     names = {container: "layers", **ends.rename}
     return Draft(container, names, found, ends.root, ends.readout, ends.entering, scale, cap)
+
+
+def _mark_eager(model: Any, rows: dict[str, Any], container: str, blocks: list[BlockDraft]) -> None:
+    """Mark the values whose operation a default load does not run, of a class that chooses it in its own forward."""
+    attn = default_attention(model)
+    if attn == "eager" or follows_interface(model):
+        return
+    with implementation(model, attn), recorder(model, [container]) as recording:
+        model(**rows)
+    for block in blocks:
+        for host in block.hosts:
+            for name, value in host.values.items():
+                if value.at is not None and not recording.calls[place(host.path, value.at)]:
+                    host.values[name] = replace(value, options=(*value.options, ("eager", True)))
 
 
 def several(inputs: dict[str, Any]) -> dict[str, Any]:

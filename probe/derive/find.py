@@ -11,6 +11,7 @@ from nnsight.intervention.envoy import Envoy
 
 from ..standard.axes import Axes, forms
 from ..standard.layouts import LAYOUTS
+from ..standard.location import Location
 from .sites import Recording, Site
 
 
@@ -51,6 +52,19 @@ def spelled(name: str) -> str:
     """A child's name on its envoy: one that nnsight serves a value under has a prefix there."""
     served = inspect.isdatadescriptor(getattr(Envoy, name, None))
     return f"{Envoy.OVERLOAD_PREFIX}{name}" if served else name
+
+
+def place(host: str, at: str) -> tuple[str, tuple[str, ...]]:
+    """The module and the operations in it that a location names, from the module at path ``host``."""
+    steps = list(Location.parse(at).steps)
+    first = steps.index("source") if "source" in steps else len(steps)
+    path = _parts(host)
+    for step in steps[:first]:
+        if step == "parent":
+            path.pop()
+        else:
+            path.append(step)
+    return ".".join(path), tuple(step for step in steps[first:] if step != "source")
 
 
 def _parts(path: str) -> list[str]:

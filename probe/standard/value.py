@@ -40,6 +40,7 @@ class StandardValue(eproperty):
         formula: what ``derive`` computes, as an expression on ``tensor``, for someone with a hook in hand.
         absent: what to say where the location's module or operation does not exist.
         requires: path of a module without which the block does not have the value, even where the location exists.
+        eager: only eager attention runs the operation, though the forward that has it runs under others too.
         axes: how the tensor at the location holds the layout's axes, where they are swapped, or folded other than
             :func:`~probe.standard.layouts.fit` tells by itself; see :class:`~probe.standard.axes.Axes`.
     """
@@ -57,6 +58,7 @@ class StandardValue(eproperty):
         absent: str | None = None,
         requires: str | None = None,
         axes: str | None = None,
+        eager: bool = False,
     ) -> None:
         super().__init__(key=at, description=description)
         self.layout: Layout = LAYOUTS[layout]
@@ -67,6 +69,7 @@ class StandardValue(eproperty):
         self.formula = formula
         self.absent = absent
         self.requires = requires
+        self.eager = eager
         self.axes = Axes.parse(axes, self.layout.dims) if axes else None
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -85,6 +88,12 @@ class StandardValue(eproperty):
 
     def refusal(self, host: Host) -> str | None:
         """Why this host cannot give the value, or None. Nothing is run."""
+        attn = host._attn_implementation
+        if self.eager and attn != "eager":
+            return (
+                f"{self.name} needs attn_implementation='eager': under {attn!r} this forward does not run "
+                f"{self.location.steps[-1]}."
+            )
         try:
             if self.requires is not None:
                 Location.parse(f"{self.requires}.output").check(host)
@@ -140,7 +149,8 @@ class StandardValue(eproperty):
         """The value in its layout's axes, narrowed to the rows of the invoke that reads."""
         view = self._fitted(host, held)
         batcher, group = mediator.interleaver.batcher, mediator.batch_group
-        folded = view.ndim != held.ndim and batcher is not None and batcher.batching and group is not None
+        moved = self.axes is not None or view.ndim != held.ndim  # the rows may stand on another axis than the first
+        folded = moved and batcher is not None and batcher.batching and group is not None
         if folded and view.shape[0] == batcher.total and held.shape[0] != batcher.total:
             view = view.narrow(0, *group)
         return view
