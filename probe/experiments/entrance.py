@@ -28,7 +28,7 @@ class Entrance:
         table: the rows of the embedding table that were looked up, ``[rows, seq, width]``.
         larger_table: what the embedding module gives for a table that is four times as large.
         leaving: what leaves each block.
-        attends: for each block whether a softmax over positions or the shared attention interface ran inside it.
+        attends: for each block whether an attention ran inside it, as a sublayer or on the way to another one.
     """
 
     embedded: torch.Tensor
@@ -83,7 +83,7 @@ def entrance(run: Run) -> Entrance:
         weight[given[0]].float(),
         larger,
         leaving,
-        [tapped.interface > 0 or tapped.softmaxes > 0 for tapped in tap.blocks],
+        [tapped.queries is not None for tapped in tap.blocks],
     )
 
 

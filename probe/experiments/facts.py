@@ -33,22 +33,26 @@ def parameters(run: Run) -> Fact:
 
 def kernels(run: Run) -> list[Fact]:
     """Largest difference of a logit between eager attention and sdpa: on the prompt, and on two prompts padded on
-    the left.
+    the left. A class that takes no sdpa has nothing to compare, and says so.
     """
     dtype = str(run.dtype).removeprefix("torch.")
-    plain = one_digit(float((_logits(run, run.inputs, "sdpa") - run.root("logits")).abs().max()))
+    try:
+        plain = one_digit(float((_logits(run, run.inputs, "sdpa") - run.root("logits")).abs().max()))
+    except ValueError:
+        return [_alone(run)]
     ids = token_ids(run, SHORT, 2)
     mask = torch.ones_like(ids)
     mask[1, :PADDING] = 0
-    ids[1, :PADDING] = run.model.text_config.pad_token_id or 0
-    real, padding = (one_digit(number) for number in _apart(run, {"input_ids": ids, "attention_mask": mask}))
+    ids[1, :PADDING] = getattr(run.model.text_config, "pad_token_id", None) or 0
+    try:
+        apart = _apart(run, {"input_ids": ids, "attention_mask": mask})
+    except (RuntimeError, ValueError, IndexError, TypeError):
+        return [_plain(plain, dtype)]
+    if apart is None:
+        return [_plain(plain, dtype)]
+    real, padding = (one_digit(number) for number in apart)
     return [
-        Fact(
-            name="eager_sdpa",
-            label="Eager against sdpa",
-            value=plain,
-            statement=f"On the prompt, logits under eager attention and sdpa differ by at most {plain:g} ({dtype}).",
-        ),
+        _plain(plain, dtype),
         Fact(
             name="eager_sdpa_padded",
             label="Eager against sdpa, padded batch",
@@ -74,11 +78,33 @@ def kernels(run: Run) -> list[Fact]:
     ]
 
 
-def _apart(run: Run, inputs: dict[str, Any]) -> tuple[float, float]:
-    """Largest difference of the logits under eager and sdpa, where the mask is one and where it is zero."""
+def _plain(plain: float, dtype: str) -> Fact:
+    return Fact(
+        name="eager_sdpa",
+        label="Eager against sdpa",
+        value=plain,
+        statement=f"On the prompt, logits under eager attention and sdpa differ by at most {plain:g} ({dtype}).",
+    )
+
+
+def _alone(run: Run) -> Fact:
+    return Fact(
+        name="takes_sdpa",
+        label="Takes sdpa",
+        value=0,
+        statement=f"{type(run.model._module).__name__} refuses sdpa: there is no other kernel to compare eager with.",
+    )
+
+
+def _apart(run: Run, inputs: dict[str, Any]) -> tuple[float, float] | None:
+    """Largest difference of the logits under eager and sdpa, where the mask is one and where it is zero; None where
+    the logits stand at other positions than the tokens.
+    """
     difference = (_logits(run, inputs, "eager") - _logits(run, inputs, "sdpa")).abs().amax(-1)
     real = inputs["attention_mask"].bool()
-    return float(difference[real].max()), float(difference[~real].max())
+    if difference.shape != real.shape:
+        return None
+    return float(difference[real].max()), float(difference[~real].nan_to_num(torch.inf).max())
 
 
 def _logits(run: Run, inputs: dict[str, Any], attn: str) -> torch.Tensor:
@@ -127,8 +153,18 @@ def _factor(run: Run, value: float) -> str:
 def hidden_states(run: Run) -> list[Fact]:
     """What `output_hidden_states=True` returns, against the stream between the blocks as it was read."""
     with torch.no_grad():
-        states = run.model._module(**run.inputs, use_cache=False, output_hidden_states=True).hidden_states
+        out = run.model._module(**run.inputs, use_cache=False, output_hidden_states=True)
+    states = getattr(out, "hidden_states", None)
     blocks = len(run.text)
+    if not states:
+        return [
+            Fact(
+                name="hidden_states",
+                label="Hidden states returned",
+                value=0,
+                statement=f"`output_hidden_states=True` returns none for the {blocks} blocks.",
+            )
+        ]
     outputs = [run.text.get(index, "", "layer_output") for index in range(blocks)]
     equal = [
         k
@@ -139,11 +175,11 @@ def hidden_states(run: Run) -> list[Fact]:
     first = entering is not None and _equal(run, states[0], entering)
     normed = run.root("final_norm_output")
     last = normed is not None and _equal(run, states[-1], normed) and len(states) - 1 not in equal
-    tail = (
-        "the last one is the final norm's output, and the last block's is not among them"
-        if last
-        else "the last one is the last block's output, before the final norm"
-    )
+    tail = "the last one is neither the last block's output nor the final norm's"
+    if last:
+        tail = "the last one is the final norm's output, and the last block's is not among them"
+    elif len(states) - 1 == blocks in equal:
+        tail = "the last one is the last block's output, before the final norm"
     return [
         Fact(
             name="hidden_states",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from . import (
     attention,
+    cache,
     halves,
     heads,
+    mixers,
     mlps,
     norms,
     projections,
@@ -22,6 +24,7 @@ from .base import Quirk
 
 QUIRKS: tuple[Quirk, ...] = (
     *wiring.QUIRKS,
+    *mixers.QUIRKS,
     *sizes.QUIRKS,
     *norms.QUIRKS,
     *projections.QUIRKS,
@@ -30,6 +33,7 @@ QUIRKS: tuple[Quirk, ...] = (
     *heads.QUIRKS,
     *support.QUIRKS,
     *rotary.QUIRKS,
+    *cache.QUIRKS,
     *routing.QUIRKS,
     *mlps.QUIRKS,
     *readout.QUIRKS,

@@ -10,13 +10,14 @@ import torch
 
 from ..measure.anatomy import BlockAnatomy, Term
 from ..measure.edits import factor_value
-from ..measure.nodes import OuterNode
+from ..measure.nodes import Node, NormNode, OuterNode, places
 from ..measure.nodes import every as every_node
 from ..measure.rounding import digits
 from ..measure.run import Run
 from ..measure.sums import factors as every_factor
 from .answers import per_block, phrase
 from .base import Measured, Quirk, Verdict, some
+from .entrance import entrance
 from .extra import once
 from .forwards import STREAM_SCALE, streams
 
@@ -62,14 +63,19 @@ def _share(out: torch.Tensor, entering: torch.Tensor) -> float:
 
 def post_ln(run: Run) -> Verdict:
     """Multiplies the stream that enters each block: after a norm on the sum nothing of that factor is left, after a
-    plain add all of it.
+    plain add all of it. A norm of what the block takes, before it adds anything, is none on a sum.
     """
     changes = streams(run)
     grown = [
         float(changes.leaving[i][1].std() / changes.leaving[i][0].std().clamp_min(1e-30)) for i in range(len(run.text))
     ]
     measured: Measured = {"stream_times": STREAM_SCALE, "least_output_times": digits(min(grown), 3)}
-    return per_block([growth < 1.05 for growth in grown], measured)
+    summed = [any(map(_norms_a_sum, every_node(anatomy.tree))) for anatomy in run.text.anatomy] or [True] * len(grown)
+    return per_block([growth < 1.05 and sums for growth, sums in zip(grown, summed, strict=True)], measured)
+
+
+def _norms_a_sum(node: Node) -> bool:
+    return isinstance(node, NormNode) and bool(places(node))
 
 
 def scaled_residual_adds(run: Run) -> Verdict:
@@ -110,6 +116,15 @@ def parallel_blocks(run: Run) -> Verdict:
     """
     found = [anatomy.topology == "parallel" if len(anatomy.terms) > 1 else None for anatomy in run.text.anatomy]
     return per_block(found, absent="Each block adds one contribution.")
+
+
+def parallel_mixers(run: Run) -> Verdict:
+    """Whether an attention and another mixer of a block read the same point of the stream."""
+    found = []
+    for anatomy in run.text.anatomy:
+        points = {kind: {id(t.reads) for t in anatomy.terms if t.kind == kind} for kind in ("attention", "mixer")}
+        found.append(bool(points["attention"] & points["mixer"]))
+    return per_block(found)
 
 
 def one_sublayer_blocks(run: Run) -> Verdict:
@@ -156,15 +171,22 @@ def hyper_connections(run: Run) -> Verdict:
 
 
 def no_mlp(run: Run) -> Verdict:
-    """A block none of whose contributions comes from an MLP or a mixture."""
-    return per_block([not any(term.kind in ("mlp", "moe") for term in anatomy.terms) for anatomy in run.text.anatomy])
+    """A block with an MLP's contribution that no module of the block returns as its own: the block calls the MLP's
+    layers itself. Blocks without such a contribution have nothing that a module could hold.
+    """
+    every = [[term for term in anatomy.terms if term.kind == "mlp"] for anatomy in run.text.anatomy]
+    found = [any(not term.hosts for term in terms) if terms else None for terms in every]
+    return per_block(found, absent="No contribution is an MLP's.")
 
 
 def hybrid(run: Run) -> Verdict:
-    """The kinds of what mixes positions on each block; one kind on all of them makes the answer no."""
+    """The kinds of what mixes positions on each block; the same on all of them makes the answer no. An attention counts
+    where it runs, also on the way into another sublayer.
+    """
+    attends = entrance(run).attends if run.readings else [False] * len(run.text)
     kinds = [
-        next((term.kind for term in anatomy.terms if term.kind in ("attention", "mixer")), "none")
-        for anatomy in run.text.anatomy
+        "+".join(sorted({t.kind for t in anatomy.terms if t.kind in ("attention", "mixer")} | inner)) or "none"
+        for anatomy, inner in zip(run.text.anatomy, ({"attention"} if a else set() for a in attends), strict=True)
     ]
     return Verdict("yes" if len(set(kinds)) > 1 else "no", measured={"kinds": sorted(set(kinds))})
 
@@ -231,6 +253,16 @@ QUIRKS = (
         ),
     ),
     Quirk(
+        "parallel-mixers",
+        "Parallel mixers",
+        "text",
+        parallel_mixers,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} an attention and a recurrent mixer read the same point of the stream, and both are "
+            "added to it."
+        ),
+    ),
+    Quirk(
         "one-sublayer-blocks",
         "One sublayer a block",
         "text",
@@ -254,7 +286,13 @@ QUIRKS = (
         lambda m, b, n: "Several residual streams run side by side: what leaves a block has an axis for them.",
     ),
     Quirk(
-        "no-mlp", "Blocks without an MLP", "text", no_mlp, lambda m, b, n: f"No MLP contributes on {some(b or [], n)}."
+        "no-mlp",
+        "No MLP module",
+        "text",
+        no_mlp,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} no module holds the MLP: its layers stand in the block, which calls them itself."
+        ),
     ),
     Quirk(
         "hybrid",
