@@ -26,6 +26,12 @@ CONTROLS = 2
 MAX_ROWS = 96
 """Rows of one batched forward; more edits take more forwards."""
 
+DEEP = 16
+"""Most blocks of a twin on each of which a value is edited."""
+
+Hosts = dict[tuple[str, int | None], Host]
+"""The hosts of a model by label and block; the model itself is ``("model", None)``."""
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -52,13 +58,15 @@ class Effect:
 
 
 def edit_all(run: Run) -> dict[Key, Effect]:
-    """Edit every writable value, a row each: on every block of a twin, on three blocks of real weights.
+    """Edit every writable value, a row each: on every block of a twin, on three blocks of real weights and of a twin
+    that is deep.
 
     Returns:
         The effect of each edit; contributions have ``exact``, the largest difference between the edit times the
         block's factors and what the block's output moved by.
     """
-    groups = by_host_and_name(run.model, lambda key: _writable(run, key)).values()
+    hosts_of = _hosts(run)
+    groups = by_host_and_name(run.model, lambda key: _writable(run, hosts_of, key)).values()
     plan = [key for hosts in groups for key in _chosen(run, [key for key, _ in hosts])]
     effects: dict[Key, Effect] = {}
     for start in range(0, len(plan), MAX_ROWS):
@@ -71,24 +79,21 @@ def edit_all(run: Run) -> dict[Key, Effect]:
 
 
 def _chosen(run: Run, keys: list[Key]) -> list[Key]:
-    """The blocks whose value is edited: all of a twin's, the first, the middle and the last one of real weights."""
-    if run.model.loaded.target.kind == "tiny" or len(keys) <= 3:
+    """The blocks whose value is edited: all of a twin's, the first, the middle and the last one of real weights.
+
+    An edit costs a row through every block, so a deep twin gets three as well: its cost then grows with its depth and
+    not with the square of it.
+    """
+    if len(keys) <= (DEEP if run.model.loaded.target.kind == "tiny" else 3):
         return keys
     return [keys[0], keys[len(keys) // 2], keys[-1]]
 
 
-def _writable(run: Run, key: Key) -> bool:
-    if key not in run.readings:
-        return False
-    host = run.model if key.host == "model" else _host(run, key)
-    return host.standard_values()[key.name].writable
+def _writable(run: Run, hosts: Hosts, key: Key) -> bool:
+    return key in run.readings and hosts[key[:2]].standard_values()[key.name].writable
 
 
-def _host(run: Run, key: Key) -> Host:
-    return _hosts(run)[key[:2]]
-
-
-def _hosts(run: Run) -> dict[tuple[str, int | None], Host]:
+def _hosts(run: Run) -> Hosts:
     return {(label, block): host for label, block, host in run.model.hosts()}
 
 
@@ -107,9 +112,9 @@ def _one_by_one(run: Run, plan: list[Key]) -> dict[Key, Effect]:
     reference, again = _logits(run, run.inputs, []), _logits(run, run.inputs, [])
     scale, noise = float(reference.abs().max()), float((again - reference).abs().max())
     effects = {}
+    hosts = _hosts(run)
     for key in plan:
-        host = run.model if key.host == "model" else _host(run, key)
-        moved = _logits(run, run.inputs, [_editor([(key, host)], {key: 0}, 1)]) - reference
+        moved = _logits(run, run.inputs, [_editor([(key, hosts[key[:2]])], {key: 0}, 1)]) - reference
         effects[key] = Effect(float(moved.abs().max()), noise, scale=scale)
     return effects
 

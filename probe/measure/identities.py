@@ -51,6 +51,14 @@ class Block:
     def value(self, host: str, name: str) -> torch.Tensor | None:
         return self.stack.get(self.index, host, name)
 
+    def stream(self, name: str) -> torch.Tensor | None:
+        """A point of the stream, with lanes on the axis on which the block itself has them."""
+        given = self.value("", name)
+        axes = self.stack.envoys[self.index].standard_values()[name].axes
+        if given is None or axes is None or given.ndim < 4:
+            return given
+        return axes.fold(given, [given.shape[axes.dims.index(axis)] for (axis,) in axes.groups])
+
     @property
     def module(self) -> torch.nn.Module:
         """The native block."""
@@ -181,7 +189,8 @@ def _agreed(
 def _chosen(forms: Iterable[Form], relative: float, *, lenient: bool) -> Form | None:
     """The first form that holds; the first of all where none does.
 
-    Where nothing was declared (``lenient``), a module that cannot be called as most families' are says nothing.
+    Where nothing was declared (``lenient``), a module that cannot be called as most families' are says nothing; the
+    block's sum and the way from block to block need no such call.
     """
     first = None
     for form in _all(forms, lenient=lenient):
@@ -232,7 +241,7 @@ def block_sums(stack: Stack) -> Iterator[Check]:
         def total(block: Block, written: str = written) -> Pair | None:
             if expressions[block.index] != written:
                 return None
-            entering, leaving = block.value("", "layer_input"), block.value("", "layer_output")
+            entering, leaving = block.stream("layer_input"), block.stream("layer_output")
             if entering is None or leaving is None:
                 return None
             terms = [block.value(c.host, c.name) for c in block.stack.contributions[block.index]]
