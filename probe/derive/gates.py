@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from .modules import entering, leaving
+from .modules import close, leaving
 from .sites import Recording, Site
-
-CLOSE = 1e-5
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": torch.nn.functional.silu,
@@ -73,13 +71,12 @@ def _takes(site: Site, result: torch.Tensor) -> bool:
 
 def _factor(sites: list[Site], factor: torch.Tensor, premix: torch.Tensor) -> tuple[torch.Tensor, str] | None:
     """The tensor that, through an activation, makes ``premix`` of ``factor``, as ``[batch, seq, channels]``."""
-    scale = float(premix.abs().max())
     for name, activation in ACTIVATIONS.items():
         for site in sites:
             if site.tensor.numel() != premix.numel() or not site.tensor.is_floating_point() or site.side != "output":
                 continue
             for held in _flat(site.tensor, premix):
-                if float((activation(held) * factor - premix).abs().max()) <= CLOSE * scale:
+                if close(activation(held) * factor, premix):
                     return held, name
     return None
 
@@ -95,6 +92,3 @@ def _flat(tensor: torch.Tensor, premix: torch.Tensor) -> list[torch.Tensor]:
 def _shaped(tensor: torch.Tensor, result: torch.Tensor, premix: torch.Tensor, activation: str) -> Gated:
     by_head = tensor.reshape(result.shape) if result.ndim == 4 else None
     return Gated(tensor.reshape(premix.shape), by_head, activation)
-
-
-__all__ = ["Gated", "entering", "gate"]

@@ -10,10 +10,8 @@ import torch
 from .declare import Declared, HostDraft
 from .find import find, location
 from .mixer_words import WORDS
-from .modules import leaving
+from .modules import close, leaving
 from .sites import Recording, Site
-
-CLOSE = 1e-4
 
 
 def describe(model: torch.nn.Module, recording: Recording, host: HostDraft) -> torch.Tensor | None:
@@ -29,10 +27,10 @@ def describe(model: torch.nn.Module, recording: Recording, host: HostDraft) -> t
         return None
     for rate in _rates(model.get_submodule(host.path), state.tensor.shape[1]):
         for queries, keys, values in _triples(recording, sites, state.tensor):
-            if not _close(left(keys.tensor, values.tensor, rate), state.tensor):
+            if not close(left(keys.tensor, values.tensor, rate), state.tensor):
                 continue
             result = read(queries.tensor, keys.tensor, values.tensor, rate)
-            found = next((s for s in sites if s.tensor.shape == result.shape and _close(s.tensor, result)), None)
+            found = next((s for s in sites if s.tensor.shape == result.shape and close(s.tensor, result)), None)
             if found is not None:
                 _declare(recording, host, sites, (queries, keys, values), found, state)
                 return found.tensor.transpose(1, 2)
@@ -74,10 +72,6 @@ def _triples(recording: Recording, sites: list[Site], state: torch.Tensor) -> It
         if fits and held.shape[2] > 1 and site.side == "output" and recording.once(site) and held.shape != state.shape:
             found[float(held.double().square().sum())] = site
     yield from permutations(list(found.values())[:3], 3)
-
-
-def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and float((one - other).abs().max()) <= CLOSE * float(other.abs().max())
 
 
 def _declare(

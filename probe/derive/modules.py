@@ -37,3 +37,15 @@ def entering(recording: Recording, module: str) -> Site | None:
 def leaving(recording: Recording, module: str) -> Site | None:
     """The first tensor that a module gave."""
     return next((s for s in recording.below(module) if s.place == (module, (), "output")), None)
+
+
+CLOSE = {torch.float32: 1e-4, torch.float64: 1e-4}
+"""Largest difference, relative to the largest value, at which other arithmetic gives the same; half precision: 3e-2."""
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are the same up to the rounding of their dtype."""
+    if one.shape != other.shape:
+        return False
+    tolerance = CLOSE.get(other.dtype, 3e-2)
+    return float((one.float() - other.float()).abs().max()) <= tolerance * float(other.float().abs().max())

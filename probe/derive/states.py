@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from ..standard.layouts import LAYOUTS
 from .declare import Declared, HostDraft
 from .find import location
 from .kernels import Call
 from .mixer_words import WORDS
+from .placing import observe, refuse
 from .sites import Recording, Site
 
 LAYOUT = {"delta": "MixerState", "mlstm": "MixerState", "wkv": "ChannelVector", "lru": "ChannelVector"}
@@ -34,7 +34,7 @@ def describe(recording: Recording, host: HostDraft, call: Call, seq: int) -> Non
         return
     if call.kind == "mlstm":
         _returned(host, call, layout, {"state_out": 1, "normalizer_out": 2, "stabilizer_out": 3})
-        _refuse(host, "token_states", "MixerState", f"{call.name} works on chunks of tokens, and hides how.")
+        refuse(host, "token_states", "MixerState", f"{call.name} works on chunks of tokens, and hides how.")
         return
     looped = _looped(recording, call, held, seq)
     final = next(
@@ -42,16 +42,16 @@ def describe(recording: Recording, host: HostDraft, call: Call, seq: int) -> Non
     )
     if looped is not None:
         site, chunk = looped
-        _observed(host, "state_out", layout if call.runs == 1 else "ScanState", site, chunk=chunk, runs=call.runs)
+        observe(host, "state_out", layout if call.runs == 1 else "ScanState", site, chunk=chunk, runs=call.runs)
     elif final is not None:
-        _observed(host, "state_out", layout, final)
+        observe(host, "state_out", layout, final)
     else:
-        _refuse(host, "state_out", layout, _hidden(call))
+        refuse(host, "state_out", layout, _hidden(call))
     if looped is not None and looped[1] == 1:
         tokens_layout = TOKENS[layout if call.runs == 1 else "ScanState"]
-        _observed(host, "token_states", tokens_layout, looped[0], chunk=1, runs=call.runs, last=False)
+        observe(host, "token_states", tokens_layout, looped[0], chunk=1, runs=call.runs, last=False)
     else:
-        _refuse(host, "token_states", layout, _chunks(call))
+        refuse(host, "token_states", layout, _chunks(call))
 
 
 def _channelwise(call: Call) -> bool:
@@ -78,14 +78,14 @@ def _entering(recording: Recording, host: HostDraft, call: Call, held: list[Site
     """The state that the function starts from, where a place holds it: nothing was cached, so these are zeros."""
     resets = call.tensors("reset")
     if resets and bool(resets[0][:, 0].all()):
-        _refuse(host, "state_in", layout, "The scan resets its state at the first position, so nothing enters it.")
+        refuse(host, "state_in", layout, "The scan resets its state at the first position, so nothing enters it.")
         return
     if call.runs > 1:
-        _refuse(host, "state_in", layout, f"{call.name} runs once for each of {call.runs} heads, each from zeros.")
+        refuse(host, "state_in", layout, f"{call.name} runs once for each of {call.runs} heads, each from zeros.")
         return
     zeros = [site for site in held if recording.once(site) and not site.tensor.any()]
     if not zeros or call.fused:
-        _refuse(host, "state_in", layout, _hidden(call))
+        refuse(host, "state_in", layout, _hidden(call))
         return
     host.values["state_in"] = Declared(layout, location(zeros[-1], host.path), WORDS["state_in"])
 
@@ -111,24 +111,15 @@ def _looped(recording: Recording, call: Call, held: list[Site], seq: int) -> tup
     return None
 
 
-def _observed(host: HostDraft, name: str, layout: str, site: Site, **options: object) -> None:
-    given = {"chunk": None, **options}
-    host.values[name] = Declared(
-        layout, location(site, host.path), WORDS[name], options=tuple(given.items()), observed=True
-    )
-
-
 def _returned(host: HostDraft, call: Call, layout: str, at: dict[str, int]) -> None:
-    """States that the function gives beside its result, in their order."""
-    batch, *rest = LAYOUTS[layout].dims
-    del batch, rest
+    """States that the function gives beside its result: name and place among what it gives."""
     for name, position in at.items():
         own = {"state_out": layout, "normalizer_out": "MixerNormalizer", "stabilizer_out": "MixerStabilizer"}[name]
         if position < len(call.results):
             site = call.results[position][0]
-            _observed(host, name, own, site)
+            observe(host, name, own, site)
         else:
-            _refuse(host, name, own, f"{call.name} gave no state.")
+            refuse(host, name, own, f"{call.name} gave no state.")
 
 
 def _weighted(
@@ -136,7 +127,7 @@ def _weighted(
 ) -> None:
     """RWKV's average: a numerator, a denominator and their common exponent, in a loop over the tokens."""
     reason = "The average starts with weight exp(-1e38) = 0 on what enters, so a prefill reads nothing of it."
-    _refuse(host, "state_in", "ChannelVector", reason)
+    refuse(host, "state_in", "ChannelVector", reason)
     key, value = call.tensors("key")[0].float(), call.tensors("value")[0].float()
     passed = [
         s for s in inner if s.tensor.shape == shape and recording.calls[s.module, s.steps] == seq * recording.repeats
@@ -145,12 +136,8 @@ def _weighted(
     for name, tensor in first.items():
         site = next((s for s in reversed(passed) if s.called is None and torch.equal(s.tensor, tensor)), None)
         if site is None:
-            _refuse(host, name, "ChannelVector", _hidden(call))
+            refuse(host, name, "ChannelVector", _hidden(call))
             continue
-        _observed(host, name, "ChannelVector", site, chunk=1)
+        observe(host, name, "ChannelVector", site, chunk=1)
         if name == "state_out":
-            _observed(host, "token_states", "Channels", site, chunk=1, last=False)
-
-
-def _refuse(host: HostDraft, name: str, layout: str, reason: str) -> None:
-    host.values[name] = Declared(layout, None, WORDS[name], reason=reason)
+            observe(host, "token_states", "Channels", site, chunk=1, last=False)

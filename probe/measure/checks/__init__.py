@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ..identities import Check
 from ..run import Stack
-from . import attention, mixture, mlp, stream
+from . import attention, mixer, mixture, mlp, stream
 from .attention import fitted_scale
 from .parts import HIDDEN
 from .root import root_checks, text_positions
@@ -23,5 +23,6 @@ def block_checks(stack: Stack) -> Iterator[Check]:
     """Checks over one block, in the order of a forward pass."""
     yield from stream.checks(stack)
     yield from attention.checks(stack)
+    yield from mixer.checks(stack)
     yield from mlp.checks(stack)
     yield from mixture.checks(stack)
