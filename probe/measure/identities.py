@@ -158,7 +158,7 @@ def evaluate(run: Run, stack: Stack, checks: Iterable[Check]) -> list[Identity]:
         taken: dict[int, Form] = {}
         for index in range(len(stack)) if check.of_blocks else (0,):
             forms = check.on(Block(run, stack, index)) if check.of_blocks else check.on_root(run)
-            form = _chosen(forms, relative, lenient=lenient)
+            form = _chosen(forms, relative, lenient=lenient and check.block is None)
             if form is not None:
                 taken[index] = form
         if len({form.expression for form in taken.values()}) > 1:
