@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probe import installed, jobs, overview, refresh, registry, show, store
+from probe import draft, installed, jobs, overview, refresh, registry, show, store
 from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.errors import ProbeError
 
@@ -19,6 +19,7 @@ commands:
   python -m probe FAMILY [FAMILY …]      probe these families and refresh their records
   python -m probe read FAMILY VALUE      show one value of one run
   python -m probe list                   the families, their checkpoints, and which have records
+  python -m probe draft FAMILY           print a family module, drafted from a run
   python -m probe schema                 write the records' JSON schema
 
 `python -m probe COMMAND --help` tells more. `scripts/site` builds the pages from the records."""
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands: dict[str, Callable[[list[str]], int]] = {
         "read": show.read,
         "list": overview.families,
+        "draft": draft.draft,
         "schema": show.schema,
     }
     debug = "--debug" in given

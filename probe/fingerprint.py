@@ -29,6 +29,7 @@ _LIGHT = {
     "__main__.py",
     "arguments.py",
     "cli.py",
+    "draft.py",
     "fingerprint.py",
     "installed.py",
     "jobs.py",
@@ -92,8 +93,8 @@ class Surroundings:
             _add(total, pins.name, pins.of(family))
         for path in _modules(declared.path):
             _add(total, f"families/{path.name}", path.read_bytes())
-        if declared.path is None:
-            _add(total, "family", repr(declared).encode())
+        if not declared.declares_twins:
+            _add(total, "family", repr((declared.title, declared.checkpoints, declared.twins, declared.root)).encode())
         for name, content in self._own_configs(declared):
             _add(total, name, content)
         return total.hexdigest()

@@ -4,7 +4,8 @@ Every text decoder of transformers is a family. What is said of one comes from t
 
 ``families/NAME.py``
     A module whose name has no leading underscore and which assigns three literals: ``TITLE`` (text), ``CHECKPOINTS``
-    (Hub ids in the page's order) and ``TWINS`` (a dict from twin name to its options).
+    (Hub ids in the page's order) and ``TWINS`` (a dict from twin name to its options; empty where the twins that are
+    made for every decoder do).
 ``families/families.tsv``
     A row: class, title, checkpoints, and the wrapper that a text model without a class of its own is built in.
     ``families/twins.json`` names its twins where there is more to say than ``tiny``, from the class's defaults.
@@ -37,8 +38,8 @@ class Family:
 
     Attributes:
         name: model_type of the text model; the module's name.
-        twins: name -> options; of a family without a module ``{}`` or ``{"config": STEM}``, the published config under
-            ``families/configs`` that the twin is shrunk from.
+        twins: name -> options; of a family whose module declares none ``{}`` or ``{"config": STEM}``, the published
+            config under ``families/configs`` that the twin is shrunk from.
         doc: the module's docstring, empty where it has none or there is no module.
         path: the module's file; None where there is no module.
         root: model_type of the config that the twins are built from: the wrapper's where transformers builds the text
@@ -54,6 +55,8 @@ class Family:
     path: Path | None
     root: str
     origin: Origin
+    declares_twins: bool = False
+    """Whether its twins are those of its module, not those that are made for every decoder."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +172,12 @@ def _known(name: str) -> Family:
     if path.is_file():
         return _read(path)
     row = table()[name]
-    twins = {twin: {"config": stem} if stem else {} for twin, stem in default_twins(name).items()}
     said = row.title or title(name, row.class_name)
-    return Family(name, said, row.checkpoints, twins, "", None, row.wrapper or name, "table")
+    return Family(name, said, row.checkpoints, _made_twins(name), "", None, row.wrapper or name, "table")
+
+
+def _made_twins(name: str) -> dict[str, dict[str, Any]]:
+    return {twin: {"config": stem} if stem else {} for twin, stem in default_twins(name).items()}
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -194,15 +200,18 @@ def _read(path: Path) -> Family:
                 found[name] = _literal(path, name, value)
     if missing := [name for name in ("TITLE", "CHECKPOINTS", "TWINS") if name not in found]:
         raise ProbeError(f"The family module {path} does not declare {', '.join(missing)}.")
+    name, own = path.stem, bool(found["TWINS"])
+    wrapper = table()[name].wrapper if name in table() and not own else ""
     return Family(
-        name=path.stem,
+        name=name,
         title=found["TITLE"],
         checkpoints=tuple(found["CHECKPOINTS"]),
-        twins=found["TWINS"],
+        twins=found["TWINS"] if own else _made_twins(name),
         doc=ast.get_docstring(tree) or "",
         path=path,
-        root=path.stem,
+        root=wrapper or name,
         origin="module",
+        declares_twins=own,
     )
 
 

@@ -18,15 +18,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 
-def load_twin(target: Target, *, attn: str, dtype: str | None, device: str) -> Loaded:
+def load_twin(target: Target, *, attn: str, dtype: str | None, device: str, made: bool = False) -> Loaded:
     """Builds a tiny twin and compares it with its pinned digest.
+
+    Args:
+        made: take the twin that is made for every decoder, also where the family's module declares twins.
 
     Raises:
         ProbeError: it is not the pinned one. A decoder that is newer than the families' table has no pins.
     """
     checked(device)
     family = registry.get(target.family)
-    module, found, source = _declared_twin(target, attn) if family.path else _default_twin(family, target.id, attn)
+    module, found, source = (
+        _declared_twin(target, attn) if family.declares_twins and not made else _default_twin(family, target.id, attn)
+    )
     wanted = torch_dtype(dtype) or torch.float32
     if wanted is not torch.float32:
         module.to(wanted)
@@ -66,7 +71,7 @@ def _default_twin(family: registry.Family, name: str, attn: str) -> tuple[Any, s
     from probe.checkpoints.factory import pins
 
     module = factory.build_default(family.name, name, attn=attn)
-    unpinned = family.origin == "transformers"
+    unpinned = family.name not in registry.table()
     found = digest.of_weights(module) if unpinned else pins.verified_digest(family.name, name, module)
     return module, found, factory.config_source(family.name, name)
 
@@ -85,7 +90,7 @@ def _tokenizer(config: PreTrainedConfig) -> Any:
 def load_config(target: Target, *, attn: str, dtype: str | None) -> Loaded:
     """Builds a published config's class on meta: every module and shape, no memory, nothing that could run.
 
-    Of a wrapper around a family without a module of its own, the text model alone is built where it has a class.
+    Of a wrapper around a family that declares no twins of its own, the text model alone is built where it has a class.
     """
     name = stem(target.id)
     if name is None:
@@ -116,7 +121,7 @@ def load_config(target: Target, *, attn: str, dtype: str | None) -> Loaded:
 def _full_size(family: str, name: str) -> tuple[PreTrainedConfig, str]:
     """The config object of a published config, or of the text model alone inside a foreign wrapper; and its source."""
     entry, about = published(name), registry.get(family)
-    inner = None if about.path else part(name, about.root, about.name)
+    inner = None if about.declares_twins else part(name, about.root, about.name)
     if not inner:
         return classes.config_from(entry.config), entry.source
     dtype: dict[str, Any] = {key: entry.config[key] for key in ("dtype", "torch_dtype") if key in entry.config}

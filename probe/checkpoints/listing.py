@@ -18,7 +18,7 @@ def targets(family: str) -> list[Target]:
     whose real weights are installed is not built from its config. Raises: ProbeError for an unknown family.
     """
     about = registry.get(family)
-    built = about.path is not None or family not in factory.unbuildable()
+    built = about.declares_twins or family not in factory.unbuildable()
     twins = [Target(family, name, "tiny") for name in about.twins if built]
     weights = [Target(family, hub_id, "weights") for hub_id in about.checkpoints if real.installed(hub_id)]
     configs = [
@@ -37,7 +37,7 @@ def missing(family: str) -> list[tuple[str, str]]:
 
 def _is_built(about: registry.Family, name: str | None) -> bool:
     """Whether there is a published config of that file name, and of that family."""
-    return name is not None and (about.path is not None or part(name, about.root, about.name) is not None)
+    return name is not None and (about.declares_twins or part(name, about.root, about.name) is not None)
 
 
 def _reason(family: str, hub_id: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..standard.hosts import Attention, Host, Layer, Mlp
+from ..standard.readout import Readout
 from ..standard.value import StandardValue
 from .declare import BlockDraft, Draft, HostDraft
 
@@ -41,8 +42,8 @@ class DefaultFamily:
         RENAME: native paths and their standard names.
         ENVOYS: which host serves the values of each native path.
         ROOT: values of the whole model that are elsewhere than usual.
+        READOUT: from the last block to the logits.
         draft: all that was derived.
-        layer_kinds: what mixes positions in each block.
     """
 
     name: str
@@ -51,8 +52,8 @@ class DefaultFamily:
     RENAME: Mapping[str | type, str]
     ENVOYS: Mapping[str, type[Host]]
     ROOT: Mapping[str, StandardValue]
+    READOUT: Readout
     draft: Draft
-    layer_kinds: tuple[str, ...]
 
 
 def default_family(name: str, title: str, checkpoints: tuple[str, ...], model: torch.nn.Module, draft: Draft) -> Any:
@@ -64,16 +65,9 @@ def default_family(name: str, title: str, checkpoints: tuple[str, ...], model: t
         RENAME=rename(model, draft),
         ENVOYS=envoys(model, draft),
         ROOT={name: declared.value() for name, declared in draft.root.items()},
+        READOUT=Readout(draft.readout, draft.entering, draft.scale, draft.cap),
         draft=draft,
-        layer_kinds=tuple(_layer_kind(block) for block in draft.blocks),
     )
-
-
-def _layer_kind(block: BlockDraft) -> str:
-    roles = [host.role for host in block.hosts]
-    if "attention" in roles:
-        return "full_attention"
-    return "mixer" if "mixer" in roles else roles[-1]
 
 
 def envoys(model: torch.nn.Module, draft: Draft) -> dict[str, type[Host]]:
@@ -86,7 +80,7 @@ def envoys(model: torch.nn.Module, draft: Draft) -> dict[str, type[Host]]:
             native = type(module).__name__
             for name in [name for name in host.values if hasattr(module, name)]:
                 del host.values[name]  # the module has something of that name, which stays reachable
-            key = (native, tuple(sorted(host.values.items())), tuple(sorted(host.sizes.items())))
+            key = (native, host.role, tuple(sorted(host.values.items())), tuple(sorted(host.sizes.items())))
             if key not in made:
                 made[key] = _host_class(native, host)
             found[f"model.{host.path}"] = made[key]
@@ -97,6 +91,7 @@ def _host_class(native: str, host: HostDraft) -> type[Host]:
     members: dict[str, Any] = {name: host.values[name].value() for name in sorted(host.values, key=_place)}
     members |= {name: _size(name) for name in SIZES if name in host.sizes}
     members["measured"] = dict(host.sizes)
+    members["role"] = host.role
     members["__doc__"] = f"The values of {native}, as derived."
     return type(re.sub(r"\W", "", native), (DerivedHost,), members)
 

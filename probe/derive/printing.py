@@ -1,94 +1,51 @@
 """A drafted family module: what was derived, written as Python that a person can edit.
 
-Hosts that serve what most families' do are taken as they are; the others are written as subclasses that name only what
-differs.
+The draft works as it is. Hosts that serve what most families' do are taken as they are; the others are written as
+classes that name only what differs.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
-
-import torch
 
 from ..registry import Family
 from ..standard import hosts
-from ..standard.value import StandardValue
-from .declare import Declared, HostDraft
-from .family import DefaultFamily
-from .speakers import expression, speaker
+from ..standard.readout import Readout
+from .groups import Class, Group, Twin, groups, settled
+from .literals import imported, mapping, quoted, sequence
+from .writing import base_of, value, written
 
-BASES: dict[str, type[hosts.Host]] = {
-    "layer": hosts.Layer,
-    "attention": hosts.Attention,
-    "mlp": hosts.Mlp,
-    "moe": hosts.Mlp,
-}
-"""The host that most families use, by role."""
-
-Class = type[torch.nn.Module]
+SAYS = r"scal|mult|cap|logit|base|temperature"
+"""Names under which a config may say what is done to the head's input or output."""
 
 
-def printed(known: Family, drafts: Iterable[tuple[str, torch.nn.Module, DefaultFamily]]) -> str:
+def printed(known: Family, twins: Sequence[Twin], unkept: Collection[str] = ()) -> str:
     """The source of a family module.
 
     Args:
         known: what is known of the family before anything runs.
-        drafts: its twins: name, model, and default family.
+        twins: those that it is drafted from.
+        unkept: names of the usual equations that one of them does not keep.
     """
-    twins = list(drafts)
-    found: dict[Class, HostDraft] = {}
-    remarks: dict[Class, list[str]] = {}
-    for name, model, family in twins:
-        for block in family.draft.blocks:
-            for host in block.hosts:
-                native = type(model.get_submodule(host.path))
-                if native not in found:
-                    found[native] = host
-                elif differing := _differing(found[native], host):
-                    remarks.setdefault(native, []).extend(f"{name}, block {block.index}: {line}" for line in differing)
-    models = {
-        type(model.get_submodule(host.path)): (model, host)
-        for _, model, family in reversed(twins)
-        for block in family.draft.blocks
-        for host in block.hosts
-    }
-    classes, bases, envoys = [], set(), []
-    for native, host in found.items():
-        base = BASES.get(host.role, hosts.Host)
-        body = [*_values(host, base), *_sizes(host, base, *models[native])]
-        notes = [f"    # {line}" for line in dict.fromkeys(remarks.get(native, []))]
-        bases.add(base.__name__)
-        if body or notes:
-            name = _class_name(native)
-            classes.append(
-                "\n".join(
-                    [
-                        f"class {name}({base.__name__}):",
-                        f'    """TODO: what {native.__name__} does unlike others."""',
-                        "",
-                        *notes,
-                        *body,
-                    ]
-                )
-            )
-            envoys.append(f"    {native.__name__}: {name},")
-        else:
-            envoys.append(f"    {native.__name__}: {base.__name__},")
-    rename = _rename(twins)
-    imports = sorted({(native.__module__, native.__name__) for native in [*found, *_keys(twins)]})
-    return "\n".join(_module(known, imports, bases, rename, classes, envoys)) + "\n"
+    found = groups(twins)
+    classes = {group.name: made for group in found if (made := written(group)) is not None}
+    body = [
+        *_rename(twins),
+        *_root(twins),
+        *_readout(twins),
+        *(line for made in classes.values() for line in ("", "", *made)),
+        *(["", ""] if classes else [""]),
+        *_envoys(found, classes),
+        *(_unkept(unkept) if unkept else []),
+    ]
+    return "\n".join([*_head(known, twins, found, body), *body]) + "\n"
 
 
-def _module(
-    known: Family,
-    imports: list[tuple[str, str]],
-    bases: set[str],
-    rename: list[str],
-    classes: list[str],
-    envoys: list[str],
-) -> Iterator[str]:
+def _head(known: Family, twins: Sequence[Twin], found: list[Group], body: list[str]) -> Iterator[str]:
     yield f'"""{known.title} (`model_type` `{known.name}`).'
     yield ""
     yield "TODO: what differs from other families, and where it is read. Drafted from a run of its twins."
@@ -98,117 +55,168 @@ def _module(
     yield ""
     yield "from typing import Any"
     yield ""
-    for module in dict.fromkeys(module for module, _ in imports):
-        names = ", ".join(name for at, name in imports if at == module)
-        yield f"from {module} import {names}"
+    natives: dict[str, set[str]] = {}
+    for native in [*(group.native for group in found if group.key is None), *_keys(twins)]:
+        package, _, module = native.__module__.rpartition(".")
+        where, name = (package, module) if _clashes(native) else (native.__module__, native.__name__)
+        natives.setdefault(where, set()).add(name)
+    for module, names in sorted(natives.items()):
+        yield from imported(module, names)
     yield ""
-    yield f"from probe.standard.hosts import {', '.join(sorted(bases))}"
-    if classes:
-        if any("ObservedValue(" in written for written in classes):
-            yield "from probe.standard.observed import ObservedValue"
-        yield "from probe.standard.value import StandardValue, Unserved"
+    text = "\n".join(body)
+    ours = {
+        "probe.standard.hosts": {"Part", *(base_of(group).__name__ for group in found)},
+        "probe.standard.observed": {"ObservedValue"},
+        "probe.standard.readout": {"Readout"},
+        "probe.standard.value": {"StandardValue", "Unserved"},
+    }
+    for module, names in ours.items():
+        if used := {name for name in names if re.search(rf"\b{name}\b", text)}:
+            yield from imported(module, used)
     yield ""
-    yield f"TITLE = {known.title!r}"
+    yield f"TITLE = {quoted(known.title)}"
     yield ""
-    yield "CHECKPOINTS: tuple[str, ...] = (" + ("" if known.checkpoints else ")")
-    if known.checkpoints:
-        yield from (f"    {checkpoint!r}," for checkpoint in known.checkpoints)
-        yield ")"
+    yield from sequence("CHECKPOINTS", known.checkpoints)
     yield ""
     yield "TWINS: dict[str, dict[str, Any]] = {}"
     yield '"""None of its own: those that are made for every decoder."""'
     yield ""
-    yield "RENAME: dict[str | type, str | list[str]] = {"
-    yield from rename
-    yield "}"
-    yield '"""Native paths and their standard names."""'
-    for written in classes:
-        yield from ("", "", written)
-    yield from ("", "") if classes else ("",)
-    yield "ENVOYS: dict[type, type] = {"
-    yield from envoys
-    yield "}"
-    yield '"""Which host serves the values of each native class."""'
 
 
-def _rename(twins: list[tuple[str, torch.nn.Module, DefaultFamily]]) -> list[str]:
+def _rename(twins: Sequence[Twin]) -> Iterator[str]:
     found: dict[str | type, str] = {}
-    for _, _, family in twins:
-        found |= dict(family.RENAME)
-    return [f"    {key.__name__ if isinstance(key, type) else repr(key)}: {name!r}," for key, name in found.items()]
-
-
-def _keys(twins: list[tuple[str, torch.nn.Module, DefaultFamily]]) -> list[Class]:
-    return [key for _, _, family in twins for key in family.RENAME if isinstance(key, type)]
-
-
-def _class_name(native: Class) -> str:
-    return f"{native.__name__}Host"
-
-
-def _values(host: HostDraft, base: type[hosts.Host]) -> Iterator[str]:
-    """The values that differ from the base's, and those of the base that this host does not have."""
-    usual = base.standard_values()
-    for name, declared in host.values.items():
-        if name not in usual or not _same(declared, usual[name]):
-            yield from textwrap.indent(_value(name, declared), "    ").split("\n")
-    for name, value in usual.items():
-        if name not in host.values:
-            reason = f"The run showed no {name} here."
-            yield from textwrap.indent(
-                _value(name, Declared("", None, str(value.description), reason=reason)), "    "
-            ).split("\n")
-
-
-def _same(declared: Declared, usual: StandardValue) -> bool:
-    return (
-        declared.at == str(usual.location)
-        and declared.layout == usual.layout.name
-        and declared.axes == (str(usual.axes) if usual.axes else None)
-        and dict(declared.options) == {key: True for key in ("copy", "live") if getattr(usual, key)}
+    for twin in twins:
+        for key, name in twin.family.RENAME.items():
+            if found.setdefault(key, name) != name:
+                yield f"# {twin.name}: {key} is {name}"
+    for end, name in _misnamed(twins, found):
+        yield f"# TODO: {end} gets the name {name} too, which the run did not give it."
+    yield from mapping(
+        "RENAME: dict[str | type, str | list[str]]",
+        (f"{_spelled(key) if isinstance(key, type) else quoted(key)}: {quoted(name)}" for key, name in found.items()),
     )
+    yield '"""Native paths and their standard names."""'
 
 
-def _value(name: str, declared: Declared) -> str:
-    if declared.at is None:
-        return f"{name} = Unserved(\n    {declared.reason!r},\n    {declared.description!r},\n)"
-    lines = [f"    {declared.layout!r},", f"    {declared.at!r},", f"    {declared.description!r},"]
-    if declared.axes:
-        lines.append(f"    axes={declared.axes!r},")
-    lines += [f"    {key}={value!r}," for key, value in declared.options]
-    return "\n".join([f"{name} = {type(declared.value()).__name__}(", *lines, ")"])
+def _misnamed(twins: Sequence[Twin], names: Mapping[str | type, str]) -> Iterator[tuple[str, str]]:
+    """Hosts that a name by class reaches beside those it was meant for: path from the block, and that name."""
+    found = {
+        (host.native, names[native]): None
+        for twin in twins
+        for block in twin.family.draft.blocks
+        for host in block.hosts[1:]
+        if (native := type(twin.model.get_submodule(host.path))) in names and names[native] != host.name
+    }
+    yield from found
 
 
-def _differing(first: HostDraft, other: HostDraft) -> list[str]:
-    """The values that another host of the same class has elsewhere."""
-    return [
-        f"{name} at {declared.at}"
-        for name, declared in other.values.items()
-        if declared.at is not None and (name not in first.values or first.values[name].at != declared.at)
-    ]
+def _root(twins: Sequence[Twin]) -> Iterator[str]:
+    """The values of the whole model that are elsewhere than usual."""
+    roots = [twin.family.draft.root for twin in twins]
+    if not any(roots):
+        return
+    yield ""
+    if not settled(roots):
+        yield from _remarks(
+            {
+                twin.name: ", ".join(f"{n} at {d.at}" for n, d in root.items()) or "none of these"
+                for twin, root in zip(twins, roots, strict=True)
+            }
+        )
+    if not roots[0]:
+        return
+    yield "ROOT: dict[str, StandardValue] = {"
+    for name, declared in roots[0].items():
+        yield from value(f"{quoted(name)}: ", declared, ",")
+    yield "}"
+    yield '"""Values of the whole model that are elsewhere than usual."""'
 
 
-def _sizes(host: HostDraft, base: type[hosts.Host], model: torch.nn.Module, at: HostDraft) -> Iterator[str]:
-    """The sizes as properties, each where the model itself says it."""
-    del host
-    said = speaker(model, at.path)
-    for name, size in at.sizes.items():
-        written = expression(name, size, said)
-        if written is None or (hasattr(base, name) and _usual_size(base, name, model, at) == size):
-            continue
-        yield from ("", "    @property", f"    def {name}(self) -> int:", f"        return int({written})")
-    if "num_heads" in at.sizes and base is hosts.Host:
-        yield from ("", "    @property", "    def layout_heads(self) -> int:", "        return self.num_heads")
+def _readout(twins: Sequence[Twin]) -> Iterator[str]:
+    """What stands from the last block to the logits, where that is not norm, head, and the softcap of the config."""
+    paths = [_standard(twin, twin.family.READOUT.modules) for twin in twins]
+    shown = {
+        "entering": _number([(twin, twin.family.READOUT.entering) for twin in twins], 1.0),
+        "scale": _number([(twin, twin.family.READOUT.scale) for twin in twins], 1.0),
+        "cap": _number([(twin, twin.family.READOUT.cap) for twin in twins], None),
+    }
+    usual = Readout().modules
+    softcap = "lambda config: config.final_logit_softcapping"
+    if all(path == usual for path in paths) and not any(shown[key] for key in ("entering", "scale")):
+        if shown["cap"] in (None, softcap):
+            return
+    yield ""
+    if not settled(paths):
+        yield from _remarks({twin.name: ", ".join(path) for twin, path in zip(twins, paths, strict=True)})
+    modules = f"({', '.join(map(quoted, paths[0]))}{',' if len(paths[0]) == 1 else ''})"
+    arguments = [modules, *(f"{key}={said}" for key, said in shown.items() if said)]
+    yield f"READOUT = Readout({', '.join(arguments)})"
+    yield '"""From the last block to the logits."""'
 
 
-def _usual_size(base: type[hosts.Host], name: str, model: torch.nn.Module, at: HostDraft) -> Any:
-    class Bare:
-        _module = model.get_submodule(at.path)
+def _standard(twin: Twin, paths: Sequence[str]) -> tuple[str, ...]:
+    """Paths, those of the named parts as their standard names."""
+    names = twin.family.draft.rename
+    return tuple(names.get(path, path) for path in paths)
 
-    for key in ("head_dim", "qk_head_dim", "num_heads", "num_kv_heads", "intermediate_size"):
-        if isinstance(getattr(base, key, None), property):
-            setattr(Bare, key, getattr(base, key))
-    try:
-        return getattr(Bare(), name)
-    except (AttributeError, TypeError, ZeroDivisionError):
+
+def _number(found: Sequence[tuple[Twin, Any]], usual: float | None) -> str | None:
+    """A number of the readout as the config says it on every twin, or as it is; None where it is the usual one."""
+    if all(number == usual for _, number in found):
         return None
+    configs = [twin.model.config.get_text_config(decoder=True) for twin, _ in found]
+    names = [name for name in configs[0].to_dict() if re.search(SAYS, name)]
+    said = [f"config.{name}" for name in names] + [f"1 / config.{name}" for name in names]
+    said += [f"config.{name} / config.hidden_size" for name in names]
+    said += [f"config.hidden_size / config.{name}" for name in names]
+    for expression in said:
+        if all(_gives(expression, config, number) for config, (_, number) in zip(configs, found, strict=True)):
+            return f"lambda config: {expression}"
+    return repr(found[0][1])
+
+
+def _gives(expression: str, config: Any, number: float | None) -> bool:
+    try:
+        made = eval(expression, {"config": config})  # of attributes of the config only, put together above
+        return number is not None and math.isclose(made, number, rel_tol=1e-4)
+    except (AttributeError, RuntimeError, TypeError, ZeroDivisionError):
+        return False
+
+
+def _remarks(said: dict[str, str]) -> Iterator[str]:
+    """Comments on what differs between twins."""
+    for name, what in said.items():
+        yield from (f"# {line}" for line in textwrap.wrap(f"{name}: {what}", 110))
+
+
+def _envoys(found: list[Group], classes: Collection[str]) -> Iterator[str]:
+    entries = [
+        f"{quoted(group.key) if group.key else _spelled(group.native)}: "
+        f"{group.name if group.name in classes else base_of(group).__name__}"
+        for group in found
+    ]
+    entries += [f"{quoted(end)}: Part" for group in found for end in group.unserved]
+    keys = "type | str" if any(entry.startswith(("'", '"')) for entry in entries) else "type"
+    yield from mapping(f"ENVOYS: dict[{keys}, type]", entries)
+    where = "native class, or of the end of a path" if keys != "type" else "native class"
+    yield f'"""Which host serves the values of each {where}."""'
+
+
+def _unkept(names: Collection[str]) -> Iterator[str]:
+    yield ""
+    yield from sequence("UNKEPT", sorted(names))
+    yield '"""Equations that most families keep and this one does not."""'
+
+
+def _clashes(native: Class) -> bool:
+    """Whether a native class has the name of a host."""
+    return hasattr(hosts, native.__name__)
+
+
+def _spelled(native: Class) -> str:
+    """A native class's name in the module."""
+    return f"{native.__module__.rpartition('.')[2]}.{native.__name__}" if _clashes(native) else native.__name__
+
+
+def _keys(twins: Sequence[Twin]) -> list[Class]:
+    return [key for twin in twins for key in twin.family.RENAME if isinstance(key, type)]

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 SAYS: dict[str, str] = {
-    "num_heads": r"^(config\.)?(num_(attention_)?heads|n_heads?|heads)$",
+    "num_heads": r"^((root\.text_)?config\.)?(num_(attention_)?heads|n_heads?|heads)$",
     "num_kv_heads": r"(kv_heads|key_value_heads|kv_n_heads)",
-    "head_dim": r"(v_head_dim$|head_(dim|size)$|value_head_dim$)",
-    "qk_head_dim": r"(qk_head_dim$|^(config\.)?head_(dim|size)$|key_head_dim$)",
-    "intermediate_size": r"(intermediate_size|ffn|inner)",
+    "head_dim": r"(v_head_dim$|head_(dim|size)$|value_head_dim$|dim_head$)",
+    "qk_head_dim": r"(qk_head_dim$|^((root\.text_)?config\.)?head_(dim|size)$|key_head_dim$|dim_head$)",
+    "intermediate_size": r"(intermediate_size|ffn|dff|dim_ff|inner)",
     "num_experts": r"(num_(local_|routed_)?experts$|n_routed_experts|moe_num_experts|num_total_experts|n_experts)",
     "top_k": r"(top_?k$|experts_per_tok$|moe_k$)",
 }
 """Size -> the names under which a module or a config may say it."""
 
-WIDTHS = ("config.hidden_size", "config.n_embd", "config.d_model")
-HEADS = ("config.num_attention_heads", "config.n_head", "config.n_heads", "config.num_heads")
+CONFIGS = ("config", "root.text_config")
+"""The config that a module keeps, and the model's where it keeps none."""
+
+WIDTHS = tuple(f"{config}.{name}" for config in CONFIGS for name in ("hidden_size", "n_embd", "d_model"))
+HEADS = tuple(
+    f"{config}.{name}" for config in CONFIGS for name in ("num_attention_heads", "n_head", "n_heads", "num_heads")
+)
+
+FEATURES = ("in_features", "out_features", "nx", "nf")
+"""How layers say what they take and give: torch's linear layer, and GPT-2's."""
 
 Said = dict[str, int]
 
@@ -33,26 +42,33 @@ def speaker(model: torch.nn.Module, path: str) -> Said:
     """The whole numbers that a module says: its attributes, its layers' features, and its config's entries.
 
     Returns:
-        Expression after ``self._module.`` -> number, e.g. ``num_heads``, ``down_proj.in_features``,
-        ``config.num_attention_heads``.
+        Expression -> number: on the module (``num_heads``, ``down_proj.in_features``, ``config.num_attention_heads``),
+        or on the host where the module keeps no config (``root.text_config.num_attention_heads``).
     """
     module: Any = model.get_submodule(path)
     native: Any = model
     found = {name: value for name, value in vars(module).items() if type(value) is int}
     for name, child in module.named_children():
-        for side in ("in_features", "out_features"):
+        for side in FEATURES:
             if type(getattr(child, side, None)) is int and name.isidentifier():
                 found[f"{name}.{side}"] = getattr(child, side)
     config = getattr(module, "config", None)
-    entries = (config or native.config.get_text_config(decoder=True)).to_dict()
-    return found | {f"config.{name}": value for name, value in _entries(entries)}
+    own, others = CONFIGS
+    if config is None:
+        own, config = others, native.config.get_text_config(decoder=True)
+    return found | {f"{own}.{name}": value for name, value in _entries(config)}
 
 
-def _entries(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
-    for name, value in config.items():
+def _entries(config: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """The whole numbers that a config gives as its attributes."""
+    for name in config.to_dict():
+        try:
+            value = getattr(config, name)
+        except (AttributeError, ValueError, RuntimeError):  # an entry that differs by block has no number of its own
+            continue
         if type(value) is int:
             yield f"{prefix}{name}", value
-        elif isinstance(value, dict) and name.endswith("_config"):
+        elif name.endswith("_config") and hasattr(value, "to_dict"):
             yield from _entries(value, f"{prefix}{name}.")
 
 
@@ -60,7 +76,7 @@ def fitting(name: str, size: int, twin: Said) -> list[str]:
     """What says a size of that name on the twin, the plainest first."""
     same = [said for said, value in twin.items() if value == size]
     if name == "intermediate_size":
-        features = [said for said in same if said.endswith("_features")]
+        features = [said for said in same if said.endswith(FEATURES)]
         if features:
             return sorted(features, key=lambda said: "down" not in said)
     found = [said for said in same if re.search(SAYS[name], said)]
@@ -69,30 +85,41 @@ def fitting(name: str, size: int, twin: Said) -> list[str]:
     return found
 
 
-def said(name: str, size: int, twin: Said, model: Said) -> int | None:
-    """The size of another model of the same class; None where nothing of a fitting name says the twin's."""
-    for found in fitting(name, size, twin):
-        if found in model:
-            return model[found]
-    for width, heads in _quotients(name, size, twin):
-        if width in model and heads in model:
-            return model[width] // model[heads]
-    return None
+@dataclass(frozen=True)
+class Candidate:
+    """What may say a size: one number, or one that is divided by another."""
+
+    said: str
+    over: str | None = None
+
+    def of(self, model: Said) -> int | None:
+        """The size of a module; None where it does not say it."""
+        if self.said not in model:
+            return None
+        if self.over is None:
+            return model[self.said]
+        return model[self.said] // model[self.over] if model.get(self.over) else None
+
+    def __str__(self) -> str:
+        whole = _attribute(self.said)
+        return whole if self.over is None else f"{whole} // {_attribute(self.over)}"
 
 
-def expression(name: str, size: int, twin: Said) -> str | None:
-    """The size as an expression on ``self._module``; None where nothing of a fitting name says it."""
-    for found in fitting(name, size, twin):
-        return f"self._module.{found}"
-    for width, heads in _quotients(name, size, twin):
-        return f"self._module.{width} // self._module.{heads}"
-    return None
+def _attribute(said: str) -> str:
+    return f"self.{said}" if said.startswith("root.") else f"self._module.{said}"
 
 
-def _quotients(name: str, size: int, twin: Said) -> Iterator[tuple[str, str]]:
-    """The model's width over its heads, where that is the width of a head."""
-    if "head_dim" in name:
+def candidates(name: str, size: int, twin: Said) -> Iterator[Candidate]:
+    """What says a size of that name on the twin, the plainest first."""
+    yield from map(Candidate, fitting(name, size, twin))
+    if "head_dim" in name:  # the model's width over its heads
         for width in WIDTHS:
             for heads in HEADS:
                 if width in twin and heads in twin and twin[width] == size * twin[heads]:
-                    yield width, heads
+                    yield Candidate(width, heads)
+
+
+def said(name: str, size: int, twin: Said, model: Said) -> int | None:
+    """The size of another model of the same class; None where nothing of a fitting name says the twin's."""
+    found = (candidate.of(model) for candidate in candidates(name, size, twin))
+    return next((number for number in found if number is not None), None)

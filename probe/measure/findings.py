@@ -6,7 +6,7 @@ kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -76,6 +76,8 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
     unusual: list[Identity] = []
     if hasattr(model.family, "draft"):
         text_identities, unusual = _usual(text_identities)
+    elif unkept := getattr(model.family, "UNKEPT", ()):
+        text_identities, unusual = _usual(text_identities, unkept)
     _refuse_broken(model, [*text_identities, *vision_identities])
     say("reading under the default attention", 0.45)
     reasons = _under(run, attn or default_attention(model._module))
@@ -98,13 +100,18 @@ CORE = frozenset({"block sum", "call", "next token"})
 """Identities that no family may break."""
 
 
-def _usual(found: Sequence[Identity]) -> tuple[list[Identity], list[Identity]]:
-    """The identities of a family without a module, apart from the usual equations that it does not keep.
+def _usual(found: Sequence[Identity], unkept: Collection[str] | None = None) -> tuple[list[Identity], list[Identity]]:
+    """The identities of a family, apart from the usual equations that it does not keep.
 
-    A family module declares where its values are, so a broken equation means that it is wrong. Where the places
-    themselves were derived, it means that the family computes something else there, which its page says.
+    A family module declares where its values are, so a broken equation means that it is wrong, unless its ``UNKEPT``
+    names it. Where the places themselves were derived (``unkept`` is None), it means that the family computes something
+    else there, which its page says.
     """
-    keeps = [identity for identity in found if identity.holds or identity.name in CORE]
+    keeps = [
+        identity
+        for identity in found
+        if identity.holds or identity.name in CORE or (unkept is not None and identity.name not in unkept)
+    ]
     return keeps, [identity for identity in found if identity not in keeps]
 
 
@@ -114,7 +121,8 @@ def _refuse_contradicted(run: Run) -> None:
     if found:
         target = run.model.loaded.target
         raise ProbeError(
-            f"{target.family}, {target.id}: {'; '.join(found)}. Correct families/{target.family}.py, or the derivation.",
+            f"{target.family}, {target.id}: {'; '.join(found)}. "
+            f"Correct families/{target.family}.py, or the derivation.",
             status=3,
         )
 

@@ -14,16 +14,25 @@ from .value import StandardValue
 
 
 class Part(Envoy):
-    """An envoy whose children get their envoy class by path or by native class, without a walk over all spellings."""
+    """An envoy whose children get their envoy class by the end of their path, the longest first, or by native class."""
 
     def _resolve_envoy_class(self, module: torch.nn.Module, path: str) -> type[Envoy]:
-        if path in self._envoys:
-            return self._envoys[path]
+        end = path
+        while end:
+            if end in self._envoys:
+                return self._envoys[end]
+            end = end.partition(".")[2]
         return next((self._envoys[cls] for cls in type(module).__mro__ if cls in self._envoys), Part)
 
 
 class Host(Part):
-    """An envoy with standard values."""
+    """An envoy with standard values.
+
+    Attributes:
+        role: ``layer``, ``attention``, ``mixer``, ``mlp`` or ``moe``; empty where it has none of these.
+    """
+
+    role = ""
 
     @classmethod
     def standard_values(cls) -> dict[str, StandardValue]:
@@ -83,6 +92,8 @@ class Host(Part):
 class Layer(Host):
     """A block. Defaults: a norm before each of two sublayers, both adds in the block."""
 
+    role = "layer"
+
     layer_input = StandardValue("Residual", "input", "The residual stream entering the block")
     attention_norm_output = StandardValue(
         "Residual", "input_layernorm.output", "The normed stream entering the attention"
@@ -106,6 +117,8 @@ class SandwichLayer(Layer):
 
 class Attention(Host):
     """An attention that calls transformers' shared attention interface."""
+
+    role = "attention"
 
     attention_queries = StandardValue(
         "Queries", "source.attention_interface_1.inputs[0][1]", "The queries entering attention", copy=True
@@ -167,6 +180,8 @@ class PostNormedAttention(Attention):
 
 class Mlp(Host):
     """A gated MLP."""
+
+    role = "mlp"
 
     mlp_activation = StandardValue(
         "Neurons",

@@ -13,6 +13,7 @@ from nnsight.modeling.transformers import TransformersModel
 from ..errors import ProbeError
 from .hosts import Host
 from .printing import printout
+from .readout import Readout, number
 from .value import StandardValue
 
 if TYPE_CHECKING:
@@ -160,20 +161,28 @@ class StandardizedTransformer(TransformersModel, Host):
 
     @property
     def intermediate_size(self) -> int | None:
-        """Width of the dense MLP: as the family module says, as derived, or the config's ``intermediate_size``."""
+        """Width of the dense MLP: as the family module says, of the first host that has one, or None."""
         if hasattr(self.family, "intermediate_size"):
             return int(self.family.intermediate_size(self))
-        if hasattr(self.family, "draft"):
-            return self.family.draft.first_size("intermediate_size")
-        return int(self.text_config.intermediate_size)
+        for _, _, host in _below("model.layers[i]", self.layers):
+            size = host.intermediate_size if hasattr(type(host), "intermediate_size") else None
+            if size is not None:
+                return int(size)
+        return None
 
     @property
     def layer_types(self) -> list[str]:
-        """One entry a block: the config's own, or `full_attention` throughout."""
+        """One entry a block: the config's own, or by the roles of the block's hosts.
+
+        An attention counts as `full_attention`, another mixer as `mixer`; a block with neither goes by its last host.
+        """
         declared = getattr(self.text_config, "layer_types", None)
         if declared and len(declared) == self.num_layers:
             return list(declared)
-        return list(getattr(self.family, "layer_kinds", None) or ["full_attention"] * self.num_layers)
+        roles: list[list[str]] = [[] for _ in self.layers]
+        for _, index, host in _below("model.layers[i]", self.layers):
+            roles[index].append(host.role)
+        return [_layer_type(found) for found in roles]
 
     def hosts(self) -> Iterable[tuple[str, int | None, Host]]:
         """Every host of the model as ``(label, block, envoy)``: ``("model.layers[i].mlp", 3, …)``."""
@@ -194,6 +203,12 @@ class StandardizedTransformer(TransformersModel, Host):
             for label, values in found.items()
         }
 
+    @property
+    def readout(self) -> Readout:
+        """From the last block to the logits: as the family says, or norm, head, and the softcap the config has."""
+        found: Readout | None = getattr(self.family, "READOUT", None)
+        return found or Readout(cap=getattr(self.text_config, "final_logit_softcapping", None))
+
     def project_on_vocab(self, hidden: torch.Tensor) -> torch.Tensor:
         """The logits a residual stream would give: final norm, head, and what the model does past it.
 
@@ -203,27 +218,19 @@ class StandardizedTransformer(TransformersModel, Host):
         Returns:
             ``[…, vocab_size]``.
         """
-        derived = getattr(self.family, "draft", None)
-        if derived is None:
-            return self.after_head(self.lm_head(self.norm(hidden)))
-        if not derived.readout:
+        if not self.readout.modules:
             raise ProbeError(
                 f"{self.loaded.target.id}: between the last block and the head stands more than modules, so a stream "
                 "cannot be projected on the vocabulary."
             )
-        *before, head = (self.get(path) for path in derived.readout)
+        *before, head = (self.get(path) for path in self.readout.modules)
         for module in before:
             hidden = module(hidden)
-        return self.after_head(head(hidden * derived.entering))
+        return self.after_head(head(hidden * number(self.readout.entering, self.text_config)))
 
     def after_head(self, logits: torch.Tensor) -> torch.Tensor:
-        """What the model does to the head's logits: a softcap where the text config has one."""
-        derived = getattr(self.family, "draft", None)
-        if derived is not None:
-            logits, cap = logits * derived.scale, derived.cap
-        else:
-            cap = getattr(self.text_config, "final_logit_softcapping", None)
-        return logits if cap is None else torch.tanh(logits / cap) * cap
+        """What the model does to the head's logits: a scale, a softcap, or nothing."""
+        return self.readout.after_head(logits, self.text_config)
 
     def skip_layers(self, start: int, end: int | None = None) -> None:
         """Inside a trace: blocks ``start`` to ``end`` (included) hand their input on unchanged."""
@@ -297,6 +304,12 @@ def _descend(
     for name, child in envoy._named_children():
         below = {**names, **given}
         yield from _descend(below.get(id(child), f"{label}.{name}"), index, child, below)
+
+
+def _layer_type(roles: list[str]) -> str:
+    if "attention" in roles:
+        return "full_attention"
+    return "mixer" if "mixer" in roles else roles[-1] if roles else "full_attention"
 
 
 def _same_or_by_block(reasons: dict[int | None, str | None]) -> Any:

@@ -156,9 +156,8 @@ def _final_norm(run: Run) -> Iterator[Form]:
 
 
 def _readout_path(run: Run) -> tuple[str, ...]:
-    """Native paths of the modules from the last block to the head, where they were derived."""
-    derived = getattr(run.model.family, "draft", None)
-    return () if derived is None else derived.readout
+    """Paths of the modules from the last block to the head, as far as nothing else stands there."""
+    return run.model.readout.modules
 
 
 def _head(run: Run) -> Iterator[Form]:
@@ -177,7 +176,7 @@ def _head(run: Run) -> Iterator[Form]:
 
 def _readout(run: Run) -> Pair | None:
     last = _last(run)
-    if last is None or (hasattr(run.model.family, "draft") and not _readout_path(run)):
+    if last is None or not _readout_path(run):
         return None
     with torch.no_grad():
         return run.model.project_on_vocab(last.to(run.dtype)).float(), run.root("logits")
