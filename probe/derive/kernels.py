@@ -108,12 +108,19 @@ def _call(
             name_of = str(other.index[1]) if other.index[0] == 1 else names[int(other.index[1])]
             call.arguments[name_of] = recording.passes(other)[: call.runs]
     call.chunk = _default(site.called, "chunk_size") if site.steps else None
-    call.fused = any(
-        inner.called is not None and not str(getattr(inner.called, "__module__", "")).startswith("transformers.")
-        for inner in call.inside(recording.below(path))
-        if inner.steps[-1].startswith("implementation") and len(inner.steps) == len(site.steps) + 1
-    )
+    call.fused = bool(site.steps) and not all(_native(function) for function in _bodies(recording, path, call))
     return call
+
+
+def _bodies(recording: Recording, path: str, call: Call) -> list[Callable[..., object]]:
+    """The function and, where it is a wrapper that chooses an implementation, what it chose."""
+    depth = len(call.first.steps) + 1
+    inner = [s for s in call.inside(recording.below(path)) if len(s.steps) == depth and s.called is not None]
+    return [call.first.called, *(s.called for s in inner if s.steps[-1].startswith("implementation"))]
+
+
+def _native(function: Callable[..., object]) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("transformers.")
 
 
 @cache

@@ -62,4 +62,5 @@ def each_head(host: HostDraft, name: str, layout: str, site: Site, call: Call) -
 
 def called(call: Call) -> str:
     """Which code ran a function, for a description."""
-    return f"; {call.name} ran {'as a fused kernel' if call.fused else 'as plain PyTorch'}"
+    how = "as a fused kernel" if call.fused else "as plain PyTorch"
+    return f"; {call.name} ran, {how}, on all tokens at once"

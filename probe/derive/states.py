@@ -36,7 +36,7 @@ def describe(recording: Recording, host: HostDraft, call: Call, seq: int) -> Non
         _returned(host, call, layout, {"state_out": 1, "normalizer_out": 2, "stabilizer_out": 3})
         refuse(host, "token_states", "MixerState", f"{call.name} works on chunks of tokens, and hides how.")
         return
-    looped = _looped(recording, call, held, seq)
+    looped = _looped(recording, call, inner, held, seq)
     final = next(
         (s for s in reversed(held) if recording.once(s) and s.tensor.any() and s.tensor.ndim == len(shape)), None
     )
@@ -101,9 +101,13 @@ def _chunks(call: Call) -> str:
     return f"{call.name} takes a chunk of tokens at once, so no state after each single token is formed."
 
 
-def _looped(recording: Recording, call: Call, held: list[Site], seq: int) -> tuple[Site, int] | None:
+def _looped(recording: Recording, call: Call, inner: list[Site], held: list[Site], seq: int) -> tuple[Site, int] | None:
     """The last operation that gives the state once a pass of the loop over tokens or chunks, and the tokens a pass."""
-    for chunk in (1, *([call.chunk] if call.chunk else [])):
+    squares = {
+        site.tensor.shape[-1] for site in inner if site.tensor.ndim > 1 and len(set(site.tensor.shape[-2:])) == 1
+    }
+    chunks = [1, call.chunk] if call.chunk is not None and call.chunk in squares else [1]
+    for chunk in chunks:
         passes = -(-seq // chunk) * call.runs * recording.repeats
         for site in held:
             if recording.calls[site.module, site.steps] == passes and site.called is None and site.tensor.any():

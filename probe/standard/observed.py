@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from nnsight.intervention.interleaver import Mediator
 
-from .value import StandardValue
+from .value import StandardValue, UnavailableValue
 
 if TYPE_CHECKING:
     from .hosts import Host
@@ -66,3 +66,9 @@ class ObservedValue(StandardValue):
         mediator.iteration = count
         held: torch.Tensor = self.location.extract(Mediator.value(at)).clone()
         return held
+
+    def __set__(self, obj: Host, value: Any) -> None:
+        raise UnavailableValue(
+            obj.refusal(self)
+            or f"{self.name} is read-only: its place is passed several times, or nothing in this forward reads it."
+        )

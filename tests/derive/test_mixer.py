@@ -355,3 +355,28 @@ def test_a_state_is_carried_on() -> None:
     whole, states = plain.scan(x, b, c, step, decay, None)
     rest, more = plain.scan(*(t[:, 4:] for t in (x, b, c, step, decay)), states[:, 3])
     assert torch.allclose(whole[:, 4:], rest, atol=1e-5) and torch.allclose(states[:, -1], more[:, -1], atol=1e-5)
+
+
+def _fused(query: Any, key: Any, value: Any, g: Any, beta: Any, **options: Any) -> Any:
+    """Another package's kernel, as far as the model can tell."""
+    result, states = plain.delta(
+        query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), g, beta, None, normed=True
+    )
+    return result, states[:, -1] if options["output_final_state"] else None
+
+
+def test_a_fused_kernel_is_told_from_plain_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.models.qwen3_next import modeling_qwen3_next
+
+    module = factory.build_default("qwen3_next", "tiny")
+    inputs = factory.default_inputs(module)
+    first = lambda: draft(module, inputs).blocks[0].hosts[1].values  # noqa: E731
+    usual = first()
+    assert "as plain PyTorch" in usual["recurrence_output"].description
+    monkeypatch.setattr(modeling_qwen3_next, "torch_chunk_gated_delta_rule", _fused)
+    fused = first()
+    assert "_fused ran, as a fused kernel" in fused["recurrence_output"].description
+    for name in ("attention_queries", "mixer_beta", "recurrence_output", "mixer_gate", "attention_premix"):
+        assert fused[name].at is not None
+    for name in ("state_in", "state_out", "token_states"):
+        assert fused[name].at is None and "fused kernel" in (fused[name].reason or "")
