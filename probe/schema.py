@@ -51,8 +51,8 @@ class About(Part):
 
     title: str
     subtitle: str = Field(description="one sentence, composed from what was measured on this checkpoint")
-    module: str = Field(description="import path of the family module")
-    doc: str = Field(description="the family module's docstring, Markdown")
+    module: str = Field(description="import path of the family module; empty where the family has none")
+    doc: str = Field(description="the family module's docstring, Markdown; empty where the family has no module")
     declared: list[Declared] = []
     checkpoints: list[ListedCheckpoint] = Field(description="in the order of the page's selector")
 

@@ -65,7 +65,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
         sections.identities(standing),
         sections.experiments(standing),
         sections.facts(standing, link),
-        c.Printout(record.checkpoint.id, unindexed(printout(record))),
+        c.Printout(record.checkpoint.id, unindexed(printout(record))) if record.printout else None,
         sections.config_cards(record),
         sections.notes(record.family, notes, record.vision is not None),
         sections.module(record),

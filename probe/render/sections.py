@@ -158,13 +158,18 @@ def config_cards(record: Record) -> c.ConfigCards:
     return c.ConfigCards(cards)
 
 
-def notes(family: str, directory: Path, with_vision: bool) -> c.Notes:
+def notes(family: str, directory: Path, with_vision: bool) -> c.Notes | None:
+    """What people wrote; None where nobody wrote anything."""
     body = note(directory / f"{family}.md", "n-")
-    return c.Notes(body, note(directory / f"{family}.vision.md", "nv-") if with_vision else None)
+    vision = note(directory / f"{family}.vision.md", "nv-") if with_vision else None
+    return c.Notes(body, vision) if body or vision else None
 
 
-def module(record: Record) -> c.ModuleSection:
+def module(record: Record) -> c.ModuleSection | None:
+    """The family module's words and constants; None where the family has no module."""
     about = record.about
+    if not about.module:
+        return None
     declared = [
         c.DeclaredRow(d.name, source(d.value), to_html(d.doc, "m-", 4) if d.doc else None) for d in about.declared
     ]
