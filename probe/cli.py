@@ -12,6 +12,8 @@ from typing import Any
 
 from probe import draft, installed, jobs, overview, refresh, registry, show, store
 from probe.arguments import Parser, add_load_options, load_options, whole
+from probe.diff.check import check
+from probe.diff.show import diff
 from probe.errors import ProbeError
 
 _COMMANDS = """\
@@ -20,6 +22,8 @@ commands:
   python -m probe read FAMILY VALUE      show one value of one run
   python -m probe list                   the families, their checkpoints, and which have records
   python -m probe draft FAMILY           print a family module, drafted from a run
+  python -m probe diff BASE HEAD         tell which facts differ between two revisions' records
+  python -m probe check [FAMILY …]       measure again, and tell which rows of the records no longer hold
   python -m probe schema                 write the records' JSON schema
 
 `python -m probe COMMAND --help` tells more. `scripts/site` builds the pages from the records."""
@@ -35,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "read": show.read,
         "list": overview.families,
         "draft": draft.draft,
+        "diff": diff,
+        "check": check,
         "schema": show.schema,
     }
     debug = "--debug" in given

@@ -1,0 +1,73 @@
+"""Where records are compared from: a git revision, or a folder of records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probe.diff import git
+from probe.errors import ProbeError
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Source:
+    """All records of one revision or folder.
+
+    Attributes:
+        name: what the user called it.
+        digests: (family, file stem) -> git's object name of the record's text, so that equal records need no reading.
+        texts: reads the records of these object names.
+    """
+
+    name: str
+    digests: Mapping[Key, str]
+    texts: Callable[[list[str]], Mapping[str, bytes]]
+
+    def read(self, keys: Iterable[Key]) -> dict[Key, dict[str, Any]]:
+        """The data of some records. Raises ProbeError for one that is not a record."""
+        wanted = list(keys)
+        texts = self.texts([self.digests[key] for key in wanted])
+        return {key: self._parsed(key, texts[self.digests[key]]) for key in wanted}
+
+    def _parsed(self, key: Key, text: bytes) -> dict[str, Any]:
+        """Raises ProbeError where the text lacks what every record has."""
+        where = f"The record {'/'.join(key)}.json of {self.name}"
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ProbeError(f"{where} is not JSON ({error}).") from error
+        try:
+            data["family"], data["checkpoint"]["id"], data["about"]["title"], data["values"]
+        except (KeyError, TypeError) as error:
+            raise ProbeError(f"{where} does not say what a record says; `python -m probe schema` tells.") from error
+        return dict(data)
+
+
+def source(name: str) -> Source:
+    """The records that a revision or a folder has. Raises ProbeError where a name is of neither.
+
+    A name is a folder's where it is the path of one that holds records or nothing.
+    """
+    folder = Path(name)
+    if folder.is_dir():
+        paths = {(path.parent.name, path.stem): path for path in sorted(folder.glob("*/[!.]*.json"))}
+        if paths or not any(folder.iterdir()) or (folder / "schema.json").is_file():
+            return _of_folder(name, paths)
+    return Source(name, git.blobs(name), git.read)
+
+
+def _of_folder(name: str, paths: Mapping[Key, Path]) -> Source:
+    digests = {key: blob_name(path.read_bytes()) for key, path in paths.items()}
+    places = {digests[key]: path for key, path in paths.items()}
+    return Source(name, digests, lambda wanted: {digest: places[digest].read_bytes() for digest in wanted})
+
+
+def blob_name(text: bytes) -> str:
+    """The name that git gives to a text."""
+    return hashlib.sha1(b"blob %d\0" % len(text) + text, usedforsecurity=False).hexdigest()
