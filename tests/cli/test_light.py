@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import ROOT
 
 LIGHT = [
-    "arguments", "checkpoints", "cli", "diff.affected", "diff.check", "diff.show", "errors", "fingerprint", "installed", "jobs", "overview", "progress",
-    "refresh", "registry", "show", "store", "workers",
+    "arguments", "checkpoints", "cli", "diff.affected", "diff.check", "diff.show", "errors", "fingerprint",
+    "installed", "jobs", "overview", "progress", "refresh", "registry", "show", "store", "workers",
 ]  # fmt: skip
 WITH_PYDANTIC = ["index", "reader", "schema"]
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
