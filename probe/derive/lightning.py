@@ -96,9 +96,7 @@ def _declare(
     empty = [s for s in sites if s.tensor.shape == state.tensor.shape and recording.once(s) and not s.tensor.any()]
     if empty:
         host.values["state_in"] = Declared("MixerState", location(empty[-1], host.path), WORDS["state_in"])
-    host.values["state_out"] = Declared(
-        "MixerState", location(state, host.path), WORDS["state_out"], options=(("chunk", None),), observed=True
-    )
+    host.values["state_out"] = Declared("MixerState", location(state, host.path), WORDS["state_out"], observed=True)
     reason = "The forward takes a block of tokens at once, so no state after each single token is formed."
     host.values["token_states"] = Declared("MixerState", None, WORDS["token_states"], reason=reason)
     decay = "The decay is a buffer, one number a head and the same for every token."

@@ -49,7 +49,8 @@ def observe(
     host: HostDraft, name: str, layout: str, site: Site, note: str = "", axes: str | None = None, **options: object
 ) -> None:
     """Declare a value that is only read; ``options`` are those of an observed value."""
-    given = tuple({"chunk": None, **options}.items())
+    usual = {"chunk": None, "runs": 1, "last": True}
+    given = tuple((key, value) for key, value in options.items() if value != usual[key])
     host.values[name] = Declared(layout, location(site, host.path), WORDS[name] + note, axes, given, observed=True)
 
 

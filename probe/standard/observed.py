@@ -6,6 +6,7 @@ operation, and the state that leaves a block is kept for the next token, which n
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,6 +45,12 @@ class ObservedValue(StandardValue):
     @property
     def writable(self) -> bool:
         return False
+
+    @cached_property
+    def words(self) -> str:
+        """Where the value is read, in words, and which time that its place is passed."""
+        when = "" if self.chunk is None else ", the last time" if self.last else ", once a token"
+        return f"{self.location.words()}{when}{', for each head' if self.runs > 1 else ''}"
 
     def _read(self, host: Host) -> Any:
         at = self.location.served_at(host)

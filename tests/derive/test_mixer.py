@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from probe import registry
 from probe.checkpoints import factory, load, targets
 from probe.derive.draft import draft
+from probe.derive.family import default_family
 from probe.measure import trace
 from probe.measure.checks import mixer
 from probe.measure.checks import recurrences as plain
@@ -281,6 +283,35 @@ def test_a_wrong_value_breaks_an_identity(case: Case, mutation: Callable[..., Wr
         run.readings.update(kept)
 
 
+@pytest.mark.parametrize(
+    ("family", "one", "other"),
+    [
+        ("mamba", "mixer_b", "mixer_c"),
+        ("mamba2", "mixer_b", "mixer_c"),
+        ("zamba", "mixer_b", "mixer_c"),
+        ("qwen3_next", "attention_queries", "attention_keys"),
+        ("kimi_linear", "attention_queries", "attention_keys"),
+        ("minimax", "attention_keys", "attention_values"),
+        ("rwkv", "attention_keys", "attention_values"),
+        ("rwkv", "state_out", "normalizer_out"),
+        ("lfm2", "conv_input", "conv_output"),
+        ("recurrent_gemma", "mixer_gate", "mixer_input_gate"),
+        ("xlstm", "mixer_input_gate", "mixer_forget_gate"),
+    ],
+)
+def test_swapped_places_break_an_identity(family: str, one: str, other: str) -> None:
+    """The same on the way there: a derivation that takes one place for the other is noticed."""
+    target = next(target for target in targets(family) if target.kind == "tiny")
+    checkpoint = load(target, attn="eager")
+    found = draft(checkpoint.module, factory.default_inputs(checkpoint.module))
+    for host in (host for block in found.blocks for host in block.hosts if host.role == "mixer"):
+        host.values[one], host.values[other] = host.values[other], host.values[one]
+    known = registry.get(family)
+    swapped = default_family(known.name, known.title, known.checkpoints, checkpoint.module, found)
+    run = measure(StandardizedTransformer(checkpoint, family=swapped))
+    assert not all(identity.holds for identity in evaluate(run, run.text, mixer.checks(run.text)))
+
+
 @pytest.mark.parametrize("family", ["qwen3_next", "kimi_linear", "mamba", "mamba2", "minimax", "rwkv", "xlstm"])
 def test_states_after_many_tokens(family: str) -> None:
     """Longer than any function's chunk, so that its loop runs more than once."""
@@ -339,6 +370,14 @@ def test_half_precision_changes_no_location(family: str) -> None:
         assert mixers
         found.append([{name: (value.at, value.axes) for name, value in host.values.items()} for host in mixers])
     assert found[0] == found[1]
+
+
+def test_where_an_observed_value_is_read_in_words() -> None:
+    values = loaded("mamba").layers[0].linear_attn.standard_values()
+    assert values["token_states"].words.endswith("inside mamba_selective_scan_0, once a token")
+    assert values["state_out"].words.endswith(", the last time")
+    values = loaded("zamba").layers[0].linear_attn.standard_values()
+    assert values["token_states"].words.endswith(", once a token, for each head")
 
 
 def test_a_state_is_carried_on() -> None:
