@@ -12,8 +12,10 @@ from markupsafe import Markup
 
 from probe.render import context as c
 from probe.render import sections
+from probe.render.answers import Know
 from probe.render.catalog import Family, Stored
 from probe.render.figures import figure_of
+from probe.render.know import what_to_know
 from probe.render.printout import printout
 from probe.render.standing import Standing
 from probe.render.templating import render
@@ -60,6 +62,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
 
     vision = sections.vision(standing, unindexed(figure_of(standing, True))) if record.vision else None
     contexts = [
+        Know(what_to_know(standing), standing.words()),
         vision,
         c.Values([*tables(standing, False).hosts, *tables(standing, True).hosts]),
         sections.identities(standing),

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from jinja2 import meta
 
-from probe.render import context, overviews
+from probe.render import answers, context, overviews
 from probe.render.templating import ROOT, TEMPLATES, documented, environment, template_name
 
 CONTEXTS = {
     template_name(cls): cls
-    for cls in [*vars(context).values(), *vars(overviews).values()]
+    for cls in [*vars(context).values(), *vars(overviews).values(), *vars(answers).values()]
     if is_dataclass(cls) and isinstance(cls, type) and (TEMPLATES / template_name(cls)).is_file()
 }
 FILES = sorted(p.name for p in TEMPLATES.glob("*.html") if p.name != "macros.html")

@@ -1,0 +1,214 @@
+"""Where a vector is added so that the residual stream moves by exactly it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup
+
+from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
+from probe.render.know.terms import Term, terms
+from probe.render.text import figure, prose
+
+BETWEEN = "stream between blocks"
+
+
+def adding(subject: Subject) -> list[Markup]:
+    """The block's output first, then every contribution by where it is made, then what a run showed."""
+    found = terms(subject)
+    said = [*_stream(subject), *_places(subject, found), *_factors(subject, found), *_moved(subject, found)]
+    if subject.run is None:
+        said.append(say("No run stands behind this page, so this is how it is wired and not what an edit did."))
+    return said
+
+
+def _stream(subject: Subject) -> list[Markup]:
+    """Whether the stream follows an edit of a block's output, and how the module returns it."""
+    output = subject.value(BLOCK, "layer_output")
+    if output is None:
+        return [say("No row gives the stream that leaves a block, so nothing here says where a vector goes in.")]
+    link = subject.link(output)
+    if lanes := subject.quirks.get("hyper-connections"):
+        return [say("{lanes} A vector goes into one lane of {out}.", lanes=prose(lanes.statement or ""), out=link)]
+    first = ", its first element" if "tuple-blocks" in subject.quirks else ""
+    path = output.hf.path if output.hf else ""
+    returned = say(" (what {path} returns{first})", path=code(path), first=first) if path else ""
+    for identity in subject.identities(BETWEEN):
+        text = (
+            "For the stream to move by exactly a vector, add it to {out}{returned}: what leaves a block is {error} "
+            "what enters the next."
+        )
+        return [say(text, out=link, returned=returned, error=within(identity.max_abs_error))]
+    if broken := subject.fact("unkept_stream_between_blocks"):
+        text = (
+            "What leaves a block is not on every block what enters the next: the two differ by up to {n}, so a vector "
+            "added to {out} is changed on its way."
+        )
+        return [say(text, n=figure(broken.value), out=link)]
+    return [say("The stream leaves a block as {out}{returned}.", out=link, returned=returned)]
+
+
+def _places(subject: Subject, found: Sequence[Term]) -> list[Markup]:
+    """Where each contribution is made, those made alike together."""
+    writers = {"own": _own, "norm": _norm, "child": _child, "beside": _beside, "inside": _inside}
+    said = []
+    for place, write in writers.items():
+        groups: dict[tuple[object, ...], list[Term]] = {}
+        for term in found:
+            if term.place == place:
+                alike = place in ("own", "child") or (place == "norm" and bool(term.sublayer.host))
+                groups.setdefault((place,) if alike else (term.value.host, term.giver), []).append(term)
+        said += [write(subject, mine) for mine in groups.values()]
+    return said
+
+
+def _parts(subject: Subject, mine: Sequence[Term]) -> dict[str, object]:
+    """What the sentences on places name: the values with their blocks, what gives them, and what is around that."""
+    blocks: dict[Markup, set[int]] = {}
+    for term in mine:
+        blocks.setdefault(subject.link(term.value), set()).update(term.blocks)
+    names = [say("{link}{where}", link=link, where=_where(subject, found)) for link, found in blocks.items()]
+    several = len(names) > 1
+    return {
+        "names": listing(names),
+        "givers": listing(list(dict.fromkeys(map(_giver, mine)))),
+        "modules": listing(list(dict.fromkeys(code(term.module or term.sublayer.host) for term in mine))),
+        "are": "are" if several else "is",
+        "them": "them" if several else "it",
+        "return_": "return" if several else "returns",
+        "norms": "the norms" if several else "the norm",
+        "give": "give" if several else "gives",
+    }
+
+
+def _where(subject: Subject, blocks: Iterable[int]) -> str:
+    mine = sorted(blocks)
+    return "" if len(mine) == subject.total else f" ({subject.where(mine)})"
+
+
+def _giver(term: Term) -> Markup:
+    element = term.value.hf.element if term.value.hf and term.place == "own" else None
+    path = code(term.giver or term.sublayer.post_norm or term.sublayer.host)
+    return path if element is None else say("{path} (element {element})", path=path, element=element)
+
+
+def _own(subject: Subject, mine: Sequence[Term]) -> Markup:
+    text = (
+        "{names} {are} what {givers} {return_}: only the add comes after, so a vector added there is one term more of "
+        "the block's sum."
+    )
+    return say(text, **_parts(subject, mine))
+
+
+def _norm(subject: Subject, mine: Sequence[Term]) -> Markup:
+    text = (
+        "{names} {are} what {norms} {givers} {give}, not what {modules} {return_}: a vector added before a norm is "
+        "normed with the rest and reaches the stream as another one; added after it, it enters the sum as it is."
+    )
+    if not mine[0].sublayer.host:
+        text = "{names} is what the norm {givers} gives, and enters the sum as it is."
+    return say(text, **_parts(subject, mine))
+
+
+def _child(subject: Subject, mine: Sequence[Term]) -> Markup:
+    text = "{names} {are} what {givers} {return_}, inside {modules}."
+    if all(subject.holds("residual-inside-module", term.blocks) for term in mine):
+        text = "{names} {are} what {givers} {return_}. Around {them}, {modules} {return_} the sum with the stream."
+    return say(text, **_parts(subject, mine))
+
+
+def _beside(subject: Subject, mine: Sequence[Term]) -> Markup:
+    text = "{names} is what {givers} gives, which stands between {modules} and the add."
+    return say(text, **_parts(subject, mine))
+
+
+def _inside(subject: Subject, mine: Sequence[Term]) -> Markup:
+    hf = mine[0].value.hf
+    text = "{names} is formed by an operation inside the forward of {givers} ({at}): no module returns it."
+    return say(text, at=code(hf.element if hf else ""), **_parts(subject, mine))
+
+
+def _factors(subject: Subject, found: Sequence[Term]) -> list[Markup]:
+    """What multiplies a term, or the whole sum, before the next block takes it."""
+    said = []
+    if scaled := factors_of_terms(subject, found):
+        text = "Before the add {scaled}: to move the stream by a vector, add the vector divided by that."
+        said.append(say(text, scaled=scaled))
+    elif "scaled-residual-adds" in subject.quirks and not factors_of_sums(subject):
+        whole = listing([code(s) for s in dict.fromkeys(shape.identity for shape, _ in subject.shapes())])
+        said.append(say("A term reaches the stream with what the block's sum multiplies it by: {whole}.", whole=whole))
+    if sums := factors_of_sums(subject):
+        text = (
+            "The block multiplies its whole sum by {factor}: what is added to a contribution is multiplied too, what "
+            "is added to the block's output is not."
+        )
+        said.append(say(text, factor=listing([code(name) for name in sums])))
+    return said
+
+
+def factors_of_sums(subject: Subject) -> list[str]:
+    """What multiplies a block's whole sum, by name."""
+    return list(dict.fromkeys(f.name for shape, _ in subject.shapes() for f in shape.factors if f.applies_to == "sum"))
+
+
+def factors_of_terms(subject: Subject, found: Sequence[Term]) -> Markup | None:
+    """Which contributions are multiplied by what, as a clause; None where none is."""
+    groups: dict[tuple[str, ...], list[Term]] = {}
+    named: dict[Markup, list[str]] = {}
+    for term in found:
+        if term.factors:
+            named.setdefault(subject.link(term.value), []).extend(term.factors)
+    for term in found:
+        if term.factors:
+            groups.setdefault(tuple(dict.fromkeys(named[subject.link(term.value)])), []).append(term)
+    if not groups:
+        return None
+    if all(_is_number(name) for names in groups for name in names):
+        every = tuple(dict.fromkeys(name for names in groups for name in names))
+        groups = {every: [term for mine in groups.values() for term in mine]}
+    clauses = []
+    for names, mine in groups.items():
+        links = list(dict.fromkeys(subject.link(term.value) for term in mine))
+        verb = "are multiplied" if len(links) > 1 else "is multiplied"
+        clauses.append(say("{links} {verb} by {by}", links=listing(links), verb=verb, by=_by(subject, names)))
+    return listing(clauses)
+
+
+def _by(subject: Subject, names: Sequence[str]) -> Markup:
+    """Factors as a noun: the config's entry with its number, or the range of a constant that blocks have."""
+    if all(_is_number(name) for name in names):
+        numbers = sorted(map(float, names))
+        if len(numbers) == 1:
+            return say("{n}", n=figure(numbers[0]))
+        text = "a constant, another one a block, from {low} to {high}"
+        return say(text, low=figure(numbers[0]), high=figure(numbers[-1]))
+    return listing(
+        [
+            say("{name} ({n})", name=code(name), n=figure(number))
+            if isinstance(number := subject.config(name), (int, float))
+            else code(name)
+            for name in names
+        ]
+    )
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()
+
+
+def _moved(subject: Subject, found: Sequence[Term]) -> list[Markup]:
+    """By how much a block's output missed what an edit of a contribution should have moved it by."""
+    said = []
+    measured = [(term, subject.measured(term.value).edit) for term in found]
+    errors = [edit.exact for _, edit in measured if edit and edit.exact is not None]
+    if errors:
+        scaled = "scaled-residual-adds" in subject.quirks or any(shape.factors for shape, _ in subject.shapes())
+        text = "In the run, with the block's later contributions held, `layer_output` moved by the edit{times} {error}."
+        said.append(say(text, times=", times these factors," if scaled else "", error=within(max(errors))))
+    missed = [term for term, edit in measured if edit and edit.exact is None]
+    if missed:
+        after = subject.holds("post-ln", [block for term in missed for block in term.blocks])
+        why = ": the norm that follows the add takes it up" if after else ""
+        text = "No edit of {names} was found that `layer_output` follows exactly{why}."
+        said.append(say(text, why=why, names=subject.links([term.value for term in missed])))
+    return said

@@ -1,0 +1,124 @@
+"""What the wiring of the contributions means for ablation, steering and attribution."""
+
+from __future__ import annotations
+
+import re
+
+from markupsafe import Markup
+
+from probe.render.know.adding import BETWEEN, factors_of_sums, factors_of_terms
+from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
+from probe.render.know.terms import Term, terms
+
+NAME = re.compile(r"[\w.\[\]]+")
+
+
+def consequences(subject: Subject) -> list[Markup]:
+    found = terms(subject)
+    return [
+        *_sum(subject),
+        *_normed(subject, found),
+        *_holding_the_stream(subject),
+        *_order(subject),
+        *_last_stream(subject, found),
+        *_heads(subject),
+    ]
+
+
+def _sum(subject: Subject) -> list[Markup]:
+    """Whether the stream is its first state plus all contributions."""
+    found = subject.identities("block sum")
+    terms_of = [_plain(identity.expression) for identity in found]
+    if not found or not all(terms_of) or not subject.identities(BETWEEN):
+        return []
+    known = {f"{sub.host}.{sub.contribution}".lstrip(".") for shape, _ in subject.shapes() for sub in shape.sublayers}
+    more = list(dict.fromkeys(term for each in terms_of for term in each[1:] if term not in known))
+    text = (
+        "Nothing scales or norms the stream between its adds; every block equals its sum {error}. The last stream is "
+        "what entered block 0 plus all contributions{more}: leaving one out is setting it to zero, and attribution by "
+        "terms is exact up to the final norm."
+    )
+    error = within(max(identity.max_abs_error for identity in found))
+    return [say(text, error=error, more=say(" and {names}", names=listing([code(m) for m in more])) if more else "")]
+
+
+def _plain(expression: str) -> list[str]:
+    """The terms of a sum that begins with the stream and has names only; empty for any other expression."""
+    parts = expression.partition(" == ")[0].split(" + ")
+    return parts if parts[0] == "layers[i].input" and all(NAME.fullmatch(part) for part in parts) else []
+
+
+def _normed(subject: Subject, found: list[Term]) -> list[Markup]:
+    mine = [term for term in found if term.place == "norm" and term.sublayer.host]
+    if not mine:
+        return []
+    names = subject.links([term.value for term in mine])
+    modules = listing(list(dict.fromkeys(code(term.module or term.sublayer.host) for term in mine)))
+    text = (
+        "Making the return of {modules} larger or smaller does little, since the norm after it sets the size: steer "
+        "and ablate at {names}. The share of one head, neuron or expert in them goes through that norm as well."
+    )
+    return [say(text, modules=modules, names=names)]
+
+
+def _holding_the_stream(subject: Subject) -> list[Markup]:
+    found = subject.quirks.get("residual-inside-module")
+    if found is None:
+        return []
+    text = (
+        "{where} a sublayer's module returns the stream with its contribution added: setting that return to zero "
+        "removes the whole stream, and patching it from another run brings that run's stream along."
+    )
+    return [say(text, where=f"On {subject.where(found.blocks)}")]
+
+
+def _order(subject: Subject) -> list[Markup]:
+    """Whether the MLP sees an edit of the attention in the same block."""
+    found = subject.quirks.get("parallel-blocks")
+    if found is None:
+        return []
+    text = (
+        "{where} attention and MLP read the same point of the stream: an edit of the one's contribution does not reach "
+    )
+    text += "the other's in the same block"
+    text += "." if subject.value(BLOCK, "layer_mid") else ", and there is no stream between them (no `layer_mid`)."
+    return [say(text, where=f"On {subject.where(found.blocks)}")]
+
+
+def _last_stream(subject: Subject, found: list[Term]) -> list[Markup]:
+    """The weight of a term in the stream after the last block."""
+    if subject.holds("post-ln", range(subject.total)):
+        text = (
+            "Each add is followed by a norm, so the last stream is no sum of contributions: the share of an early "
+            "block shrinks or grows with all that comes after it."
+        )
+        return [say(text)]
+    said = []
+    if scaled := factors_of_terms(subject, found):
+        said.append(say("In attribution a term counts as it is added: {scaled}.", scaled=scaled))
+    if sums := factors_of_sums(subject):
+        text = (
+            "A term is multiplied by its own block's {factor} and by that of every later block before the final norm "
+            "reads it."
+        )
+        said.append(say(text, factor=listing([code(name) for name in sums])))
+    if any("layers[i].input *" in shape.identity for shape, _ in subject.shapes()):
+        text = (
+            "The stream itself is multiplied in every block, so a term counts in the last stream with the product of "
+            "all later factors."
+        )
+        said.append(say(text))
+    return said
+
+
+def _heads(subject: Subject) -> list[Markup]:
+    """How many query heads an edit of one key or value head reaches."""
+    heads, shared = subject.record.sizes.get("num_heads"), subject.record.sizes.get("num_kv_heads")
+    if not heads or not shared or "per-block-sizes" in subject.quirks:
+        return []
+    if "multi-query" in subject.quirks:
+        return [say("All {n} query heads share one head of keys and values: an edit of it reaches every one.", n=heads)]
+    if "grouped-query" not in subject.quirks or heads % shared:
+        return []
+    text = "An edit of one key or value head reaches {n} query heads: {heads} share {shared}."
+    return [say(text, n=heads // shared, heads=heads, shared=shared)]

@@ -1,0 +1,102 @@
+"""Whether a lens on the last block gives the model's own logits, and what stands on the way."""
+
+from __future__ import annotations
+
+import re
+
+from markupsafe import Markup
+
+from probe.render.know.subject import Subject, code, say
+from probe.render.standing import error_text
+from probe.render.text import figure
+from probe.schema import Identity
+
+ROW = "model"
+
+
+def lens(subject: Subject) -> list[Markup]:
+    return [*_exact(subject), *_entering(subject), *_after(subject), *_returned(subject), *_tied(subject)]
+
+
+def _exact(subject: Subject) -> list[Markup]:
+    """The readout of the last block's output, compared with the logits."""
+    found = subject.identities("readout")
+    if found:
+        error = found[0].max_abs_error
+        text = "Yes, it is exact" if error == 0 else "Yes, it is exact to within {error}"
+        text += ": {chain}, applied to the last block's output, give the model's logits ({project})."
+        return [say(text, chain=_chain(subject), error=error_text(error), project=code(found[0].expression))]
+    failed = next((i for i in subject.standing.identities(False) if i.name == "readout"), None)
+    if failed:
+        text = "No: norm and head on the last block's output miss the model's logits by {error}. {reason}"
+        return [say(text, error=error_text(failed.max_abs_error), reason=failed.reason or "")]
+    if (unkept := subject.fact("unkept_readout")) is not None:
+        return [say("No: {statement}", statement=unkept.statement)]
+    return [say("Whether it is exact was not measured on this checkpoint or on a twin whose record is here.")]
+
+
+def _chain(subject: Subject) -> Markup:
+    """The final norm's and the head's native paths, and what follows them."""
+    steps = []
+    for name, fallback in (("final_norm_output", "the final norm"), ("lm_head_output", "the head")):
+        value = subject.value(ROW, name)
+        path = value.hf.path if value and value.hf and value.hf.side == "out" and value.hf.path else None
+        steps.append(code(path) if path else Markup(fallback))
+    words = {"scaled-logits": "the scale", "softcapped-logits": "the softcap"}
+    steps += [Markup(word) for slug, word in words.items() if slug in subject.quirks]
+    return Markup(", ").join(steps[:-1]) + Markup(" and then ") + steps[-1]
+
+
+def _entering(subject: Subject) -> list[Markup]:
+    """A factor between the final norm and the head."""
+    found = _first(subject, "head")
+    if found is None or not re.match(r"[\w.]+ \* ", found.expression):
+        return []
+    text = (
+        "Between the final norm and the head the stream is multiplied by a constant ({identity}), which a lens of norm "
+        "and head alone leaves out."
+    )
+    return [say(text, identity=code(found.expression))]
+
+
+def _first(subject: Subject, name: str) -> Identity | None:
+    return next(iter(subject.identities(name)), None)
+
+
+def _after(subject: Subject) -> list[Markup]:
+    """A softcap or a scale past the head."""
+    said = []
+    head = subject.value(ROW, "lm_head_output")
+    link = subject.link(head) if head else code("lm_head_output")
+    if cap := subject.quirks.get("softcapped-logits"):
+        text = "The head's logits pass a tanh{at}: attribution to {head} is linear, attribution to the logits is not."
+        height = cap.measured.get("cap")
+        said.append(say(text, at=f" at ±{figure(height)}" if height is not None else "", head=link))
+    if scale := subject.quirks.get("scaled-logits"):
+        text = (
+            "The head's logits are multiplied by {factor} to give the model's, so a lens that stops at {head} has the "
+            "other probabilities."
+        )
+        factor = scale.measured.get("factor")
+        said.append(say(text, factor=figure(factor) if factor is not None else "a constant", head=link))
+    return said
+
+
+def _returned(subject: Subject) -> list[Markup]:
+    """Which stream `output_hidden_states` gives last."""
+    normed = subject.fact("last_hidden_state_is_normed")
+    if normed is None:
+        return []
+    if normed.value:
+        text = (
+            "`hidden_states[-1]` has passed the final norm already; the lens takes the last block's `layer_output`, "
+            "which is not among the hidden states."
+        )
+        return [say(text)]
+    return [say("`hidden_states[-1]` is the last block's output, before the final norm: a lens norms it first.")]
+
+
+def _tied(subject: Subject) -> list[Markup]:
+    if "tied-weights" not in subject.quirks:
+        return []
+    return [say("Head and embedding are one table, so a weight edit of the lens edits the embedding.")]

@@ -1,0 +1,75 @@
+"""What a default load does not give, or gives otherwise."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from probe.render.know.subject import Subject, code, say
+from probe.render.text import prose
+from probe.schema import Value
+
+NUMERIC = ("eager_sdpa", "eager_sdpa_padded", "eager_sdpa_padding")
+
+
+def loading(subject: Subject) -> list[Markup]:
+    withheld, never = _withheld(subject), _never(subject)
+    said = [*withheld, *_own_arithmetic(subject), *_numbers(subject)]
+    if "fp32-residual" in subject.quirks:
+        said.append(subject.quirk("fp32-residual"))
+    return [*said, *never]
+
+
+def _withheld(subject: Subject) -> list[Markup]:
+    """Values that need another load than the default one, by the reason that a refusal gives."""
+    attn = subject.record.checkpoint.attn
+    groups: dict[str, list[Value]] = {}
+    for value in subject.record.values:
+        if value.needs and value.blocks != []:
+            groups.setdefault(_because(value), []).append(value)
+    if not groups:
+        if attn == "eager":
+            return [say("A default load is eager, and every value that the page lists as served is read under it.")]
+        text = "Nothing is withheld: under the default {attn} every value that the page lists as served is read."
+        return [say(text, attn=code(attn))]
+    if all(value.needs == attn for values in groups.values() for value in values):
+        names = subject.links([value for values in groups.values() for value in values])
+        text = "A default load is {attn}, and nothing is withheld; under another attention {names} would be."
+        return [say(text, attn=code(attn), names=names)]
+    said = []
+    for reason, values in groups.items():
+        text = "Under the default {attn} {names} cannot be read{reason}. Load with {eager} for {them}."
+        eager = code(f"attn_implementation='{values[0].needs}'")
+        them = "it" if len(values) == 1 else "them"
+        parts = {"attn": code(attn), "names": subject.links(values), "eager": eager, "them": them}
+        said.append(say(text, reason=f": {reason}" if reason else "", **parts))
+    return said
+
+
+def _because(value: Value) -> str:
+    """The reason of a refusal without the value's name, the load it asks for and the operation that is missing."""
+    reason = (value.reason or "").partition("': ")[2].strip().rstrip(".")
+    return reason.partition(" (")[0] if reason.endswith(")") else reason.partition(", ")[0] and reason
+
+
+def _own_arithmetic(subject: Subject) -> list[Markup]:
+    if "own-attention-arithmetic" not in subject.quirks:
+        return []
+    return [subject.quirk("own-attention-arithmetic", "A function registered there is never called.")]
+
+
+def _numbers(subject: Subject) -> list[Markup]:
+    """How far the logits of the two attention implementations are apart."""
+    return [prose(fact.statement) for name in NUMERIC if (fact := subject.fact(name))]
+
+
+def _never(subject: Subject) -> list[Markup]:
+    """Values that no load serves although the family has the part, with the reason."""
+    groups: dict[str, list[Value]] = {}
+    for value in subject.record.values:
+        if value.reason and not value.needs and value.location is None:
+            groups.setdefault(value.reason, []).append(value)
+    said = []
+    for reason, values in groups.items():
+        text = "No load gives {names}. {reason}"
+        said.append(say(text, names=subject.links(values), reason=prose(reason)))
+    return said

@@ -1,0 +1,157 @@
+"""Embeddings, positions and the family's own machinery: each quirk that holds, with what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from probe.render.know.blocks import partial
+from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
+from probe.render.know.terms import host_of
+from probe.render.text import figure, prose
+
+ENTRANCE = (
+    "scaled-embeddings",
+    "embedding-multiplier",
+    "position-embeddings",
+    "per-layer-embeddings",
+    "alibi",
+    "nope-blocks",
+    "partial-rotary",
+    "proportional-rotary",
+    "interleaved-rotary",
+    "rotary-bases",
+    "rescaled-rotary",
+    "multimodal-rotary",
+    "attention-temperature",
+)
+"""Quirks of embeddings and positions."""
+
+ELSEWHERE = {
+    "fp32-residual",
+    "grouped-query",
+    "multi-query",
+    "hyper-connections",
+    "no-mlp",
+    "one-sublayer-blocks",
+    "own-attention-arithmetic",
+    "parallel-blocks",
+    "post-ln",
+    "post-norms",
+    "residual-inside-module",
+    "sandwich-norms",
+    "scaled-logits",
+    "scaled-residual-adds",
+    "softcapped-logits",
+    "tied-weights",
+    "tuple-blocks",
+}
+"""Quirks that the sentences on the block's sum, the lens and the load tell."""
+
+FOLLOWS = {
+    "scaled-embeddings": "A row of the table has to be multiplied likewise before it stands for a token in the stream.",
+    "per-layer-embeddings": "Another token put in at `token_embeddings` leaves this path as it was.",
+    "partial-rotary": "What the other dimensions compare does not depend on distance.",
+    "alibi": "It is in `attention_scores`: two keys at different distances compare only after it is taken off.",
+    "gain-norm": "Folding a norm into the projection after it takes 1 + weight.",
+    "qk-norm": "So the size of a query or key before its norm is not how strongly it matches.",
+    "values-from-keys": "An edit of that projection moves keys and values together.",
+    "fused-qkv": "A weight edit has to pick its part of that projection.",
+    "gated-query": "The projection is wider than the query heads side by side.",
+    "conv-qk": "A patch of one position therefore moves the queries or keys of later ones.",
+    "shared-expert": "Setting the routed experts to zero does not empty the mixture.",
+    "sliding-window": "What lies further back reaches the query only by way of positions between.",
+    "sparse-attention": "An edit before it can change which keys are seen at all.",
+    "mixture-of-experts": "An edit of one expert's weights moves only the tokens that it is chosen for.",
+}
+"""What follows from a quirk, where its statement does not say so."""
+
+
+def entrance(subject: Subject) -> list[Markup]:
+    """From the table to block 0, and how positions enter."""
+    return [*_first_stream(subject), *_quirks(subject, [slug for slug in ENTRANCE if slug in subject.quirks])]
+
+
+def machinery(subject: Subject) -> list[Markup]:
+    """Quirks of the block's inside, the mixers, the mixture's equations, and scales of scores out of the ordinary."""
+    told = {*ENTRANCE, *ELSEWHERE}
+    mine = [slug for slug in subject.quirks if slug not in told]
+    return [*_mixers(subject), *_quirks(subject, mine), *_equations(subject), *_scales(subject)]
+
+
+def _quirks(subject: Subject, slugs: Sequence[str]) -> list[Markup]:
+    told = set(partial(subject))
+    return [_quirk(subject, slug) for slug in slugs if slug not in told]
+
+
+def _quirk(subject: Subject, slug: str) -> Markup:
+    return subject.quirk(slug, _gate(subject) if slug == "output-gate" else prose(FOLLOWS.get(slug, "")))
+
+
+def _gate(subject: Subject) -> Markup | str:
+    """The values before and after an output gate, where an identity shows that the gate stands between them."""
+    before, after = (
+        subject.value(f"{BLOCK}.self_attn", name) for name in ("attention_head_outputs", "attention_premix")
+    )
+    gated = [i for i in subject.identities("premix") if " * " in i.expression]
+    if before is None or after is None or not gated:
+        return ""
+    return say("{before} is without it and {after} with it.", before=subject.link(before), after=subject.link(after))
+
+
+def _first_stream(subject: Subject) -> list[Markup]:
+    """What stands between the embedding and block 0, where that is not nothing."""
+    said = []
+    for identity in subject.identities("stream into the first block"):
+        left = identity.expression.partition(" == ")[0]
+        if left != "token_embeddings" and "embedding-multiplier" not in subject.quirks:
+            text = "Block 0 does not take `token_embeddings` as they are: what enters is {left}."
+            said.append(say(text, left=code(left)))
+    return said
+
+
+def _mixers(subject: Subject) -> list[Markup]:
+    """Mixers that are no attention: their class and what is served in them."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for shape, blocks in subject.shapes():
+        for sub in shape.sublayers:
+            if sub.kind == "mixer":
+                found.setdefault((host_of(sub), sub.module), []).extend(blocks)
+    said = []
+    for (host, module), blocks in found.items():
+        rows = [v for v in subject.record.values if v.host == host and subject.value(v.host, v.name)]
+        inner = [v for v in rows if v.name != "attention_output"]
+        text = "{where} positions are mixed by {module} ({host}) and not by attention; "
+        text += "inside it {values} {are} served." if inner else "of its inside nothing is served, only what it adds."
+        parts = {"where": f"On {subject.where(sorted(blocks))}", "module": code(module), "host": code(host)}
+        said.append(say(text, values=subject.links(inner), are="are" if len(inner) > 1 else "is", **parts))
+    return said
+
+
+def _equations(subject: Subject) -> list[Markup]:
+    """How the router chooses and weighs, and how the mixture's sum is made, as they were evaluated."""
+    said = []
+    for name, what in (
+        ("expert choice", "The experts are chosen by"),
+        ("expert weights", "Their weights are"),
+        ("mixture", "The mixture's output is"),
+    ):
+        found = {i.expression: i for i in subject.identities(name)}
+        if found:
+            error = within(max(identity.max_abs_error for identity in found.values()))
+            equations = listing([code(expression) for expression in found])
+            said.append(say("{what} {equations}, {error}.", what=what, equations=equations, error=error))
+    return said
+
+
+def _scales(subject: Subject) -> list[Markup]:
+    """Factors of the scores other than one over the root of the heads' width."""
+    found = [fact for fact in subject.facts if fact.name.startswith("score_scale")]
+    odd = [fact for fact in found if "root of" not in fact.statement]
+    if not odd or "unscaled-scores" in subject.quirks:
+        return []
+    if len({fact.label for fact in odd}) == len(odd):
+        return [prose(fact.statement) for fact in odd]
+    numbers = listing([figure(fact.value) for fact in odd])
+    return [say("The scores are q·k times another factor from block to block: {numbers}.", numbers=numbers)]

@@ -1,0 +1,152 @@
+"""A record as the sentences need it: its values, quirks, identities and facts by name, and links to their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from markupsafe import Markup
+
+from probe.render.places import is_served
+from probe.render.standing import Standing, error_text
+from probe.render.text import anchor, prose, quirk_url, some_blocks
+from probe.schema import Experiment, Fact, Identity, Record, Shape, Value
+
+BLOCK = "model.layers[i]"
+
+
+def say(sentence: str, **parts: object) -> Markup:
+    """A sentence as HTML: what stands between backticks is code, ``{name}`` is replaced by a part."""
+    return prose(sentence).format(**parts)
+
+
+def code(text: object) -> Markup:
+    return Markup("<code>{}</code>").format(text)
+
+
+def within(error: float) -> str:
+    """How well two sides agree: ``exactly``, or ``to within 2e-6``."""
+    return "exactly" if error == 0 else f"to within {error_text(error)}"
+
+
+def listing(parts: Sequence[object]) -> Markup:
+    """``a``, ``a and b``, ``a, b and c``."""
+    items = [part if isinstance(part, Markup) else Markup("{}").format(part) for part in parts]
+    if len(items) < 2:
+        return Markup("").join(items)
+    return Markup(", ").join(items[:-1]) + Markup(" and ") + items[-1]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The text model of a page. What was measured comes from its own run, or from its twin's."""
+
+    standing: Standing
+
+    @property
+    def record(self) -> Record:
+        return self.standing.record
+
+    @property
+    def run(self) -> Record | None:
+        """The record that measured; None where none is here."""
+        return self.standing.run
+
+    @property
+    def total(self) -> int:
+        return len(self.record.blocks)
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, str], Value]:
+        return {(value.host, value.name): value for value in self.record.values}
+
+    def value(self, host: str, name: str) -> Value | None:
+        """The value's row where the checkpoint has it."""
+        found = self._values.get((host, name))
+        return found if found and is_served(found) else None
+
+    def measured(self, value: Value) -> Value:
+        """The row as a run filled it; the row itself where none did."""
+        return value if value.reads is not None else self.standing.twin_value(value) or value
+
+    @cached_property
+    def quirks(self) -> dict[str, Experiment]:
+        """Those that hold, by slug."""
+        return {e.slug: e for e in self.record.experiments if e.verdict == "yes"}
+
+    def unsettled(self, slug: str) -> bool:
+        return any(e.slug == slug and e.verdict == "inconclusive" for e in self.record.experiments)
+
+    def holds(self, slug: str, blocks: Sequence[int]) -> bool:
+        """Whether a quirk holds on any of these blocks."""
+        found = self.quirks.get(slug)
+        return found is not None and (found.blocks is None or bool({*found.blocks} & {*blocks}))
+
+    def identities(self, name: str) -> list[Identity]:
+        """Those that were evaluated and hold, of this name or of this name ``in`` some host."""
+        found = self.standing.identities(False)
+        return [i for i in found if i.holds and (i.name == name or i.name.startswith(f"{name} in "))]
+
+    def fact(self, name: str) -> Fact | None:
+        return next((fact for fact in self.facts if fact.name == name), None)
+
+    @property
+    def facts(self) -> list[Fact]:
+        return self.run.facts if self.run else []
+
+    def shapes(self) -> Iterator[tuple[Shape, list[int]]]:
+        """Every shape that occurs, with its blocks."""
+        for index in dict.fromkeys(self.record.blocks):
+            yield self.record.shapes[index], [i for i, s in enumerate(self.record.blocks) if s == index]
+
+    def where(self, blocks: Sequence[int] | None) -> str:
+        """``every block``, ``blocks 0–3``, ``all blocks but 3, 7``."""
+        return some_blocks(blocks, self.total).replace("all but", "all blocks but")
+
+    def config(self, name: str) -> object | None:
+        """An entry of the config; the first of that name, nested or not."""
+        return next((row.value for row in self.record.config if row.name.rpartition(".")[2] == name), None)
+
+    def link(self, value: Value) -> Markup:
+        """The value's name, leading to its row; with its host where several hosts of a block have one of that name."""
+        hosts = {other.host for other in self.record.values if other.name == value.name and is_served(other)}
+        host = value.host.removeprefix(BLOCK).removeprefix(".")
+        name = f"{host}.{value.name}" if len(hosts) > 1 and host else value.name
+        return Markup('<a href="#{}"><code>{}</code></a>').format(anchor(value.host, value.name), name)
+
+    def links(self, values: Sequence[Value]) -> Markup:
+        """Several of them, each once."""
+        return listing(list(dict.fromkeys(self.link(value) for value in values)))
+
+    def quirk(self, slug: str, follows: Markup | str = "") -> Markup:
+        """The quirk's statement, what follows from it, and its name leading to its page."""
+        found = self.quirks[slug]
+        url = self.standing.up + quirk_url(slug)
+        words = Markup(" ").join(part for part in (prose(found.statement or ""), follows) if part)
+        return Markup('{} <a class="by" href="{}">{}</a>').format(words, url, found.label)
+
+    @cached_property
+    def block_path(self) -> str | None:
+        """Native path of a block, with ``{i}`` for its index."""
+        for name in ("layer_output", "layer_input"):
+            found = self.value(BLOCK, name)
+            if found and found.hf and found.hf.side != "op":
+                return found.hf.path
+        return None
+
+    def native(self, host: str) -> str | None:
+        """Native path of a host, told from a value that is read on it or below it."""
+        for value in self.record.values:
+            if value.host != host or value.hf is None or not value.location or value.location.startswith("parent"):
+                continue
+            below = modules(value.location)
+            if not below or value.hf.path.count(".") >= len(below):
+                return ".".join(value.hf.path.split(".")[: -len(below) or None])
+        return None
+
+
+def modules(location: str) -> list[str]:
+    """The steps of a location that name modules: those before its side and before any operation."""
+    steps = location.partition("[")[0].split(".")
+    return steps[: steps.index("source")] if "source" in steps else steps[:-1]
