@@ -47,18 +47,21 @@ def sink_scaled_heads(run: Run) -> Verdict:
 
 def output_gate(run: Run) -> Verdict:
     """What the output projection takes against the heads' outputs, and against four times as large ones: a gate
-    follows, a norm does not, unless a projection of its own moves the output and nothing before it. A gate that the
-    query projection yields beside the queries is another property.
+    follows, a norm does not. Beside a norm, or inside the output projection, a gate is seen by a projection that moves
+    the output and nothing before it. A gate that the query projection yields beside the queries is another property.
     """
     normed, gates = inside_attention(run), gate_projections(run)
     beside = gated_query(run).blocks or []
     found: list[bool | None] = []
     for index, block in enumerate(seen(run)):
-        if block is None or block.premix is None or block.premix.numel() != block.outputs.numel():
-            found.append(None if block is None else bool(gates[index]) and index not in beside)
+        if block is None:
+            found.append(None)
             continue
-        between = _between(block.premix.reshape(block.outputs.shape), block.outputs, tolerance(run))
-        found.append(between == "more" and (normed[index] is not True or bool(gates[index])) and index not in beside)
+        gated = bool(gates[index])
+        if block.premix is not None and block.premix.numel() == block.outputs.numel():
+            between = _between(block.premix.reshape(block.outputs.shape), block.outputs, tolerance(run))
+            gated = gated or (between == "more" and normed[index] is not True)
+        found.append(gated and index not in beside)
     return judged(run, found)
 
 
@@ -86,8 +89,8 @@ def turned_heads(run: Run) -> Verdict:
 
 @once
 def gate_projections(run: Run) -> list[list[str]]:
-    """For each block the projections whose noise moves another projection's output, but neither queries, keys, values
-    nor the heads' outputs, on which they do not depend either.
+    """For each block the projections whose noise moves what the attention returns by way of another projection, but
+    neither queries, keys, values nor the heads' outputs, on which they do not depend either.
     """
     given = projections(run)
     found: list[list[str]] = []
@@ -101,6 +104,7 @@ def gate_projections(run: Run) -> list[list[str]]:
                 for path in own
                 if all(moved(part, given.noise[path]) < tolerance(run) for part in held)
                 and moved(given.outputs[index, path], given.heads) < tolerance(run)
+                and moved(given.returned[index], given.noise[path]) > MOVES
                 and any(moved(given.outputs[index, other], given.noise[path]) > MOVES for other in own if other != path)
             ]
         )

@@ -20,7 +20,7 @@ from .traced import Read, accepts, aligned, attention_hosts, attention_modules, 
 PLACES = 24
 """Positions of the prompt: more than the steps in which a twin's attention changes with them."""
 
-LONG = 600
+LONG = 480
 """Positions of the prompt where positions cannot be moved."""
 
 SETTLED = 8

@@ -22,15 +22,6 @@ from .base import Measured, Verdict
 from .extra import SHORT, forward, once, part, token_ids
 from .tap import Change, Rows, Tap, hooks
 
-VALUES = (
-    "attention_queries",
-    "attention_keys",
-    "attention_values",
-    "attention_scores",
-    "attention_probabilities",
-    "attention_head_outputs",
-)
-
 NO_ATTENTION = "No block has an attention."
 UNREAD = "What is needed of this attention stands at no place of the forward that could be read."
 ELSEWHERE = "A softmax over positions runs inside the blocks, in a module whose values could not be located."
@@ -42,15 +33,16 @@ Read = dict[tuple[int, str], torch.Tensor]
 @once
 def attention_hosts(run: Run) -> list[str | None]:
     """For each block the standard path of its attention, the first where it has several; None where it has none."""
-    label = run.text.label
-    found: list[str | None] = []
-    for index, envoy in enumerate(run.text.envoys):
-        serving = (key.host for key in run.readings if key.block == index and key.name in VALUES)
-        host = next((host.removeprefix(label).lstrip(".") for host in serving if host.startswith(label)), None)
-        if host is None and not run.readings and part(envoy, "self_attn") is not None:
-            host = "self_attn"
-        found.append(host)
-    return found
+    if not run.readings:
+        return ["self_attn" if part(envoy, "self_attn") is not None else None for envoy in run.text.envoys]
+    served = {(key.block, key.host) for key in run.readings if key.name == "attention_probabilities"}
+    inside = [(index, host) for index, host in sorted(served, key=str) if host.startswith(run.text.label)]
+    found = {index: host.removeprefix(run.text.label).lstrip(".") for index, host in reversed(inside)}
+    if not run.text.anatomy:
+        return [found.get(index) for index in range(len(run.text))]
+    kinds = [{c.host: c.term.kind for c in block} for block in run.text.contributions]
+    adding = [next((host for host, kind in block.items() if kind == "attention"), None) for block in kinds]
+    return [found.get(index) if host is None else host for index, host in enumerate(adding)]
 
 
 def attention_value(run: Run, index: int, name: str) -> torch.Tensor | None:
