@@ -16,6 +16,7 @@ from probe.render.answers import Know
 from probe.render.catalog import Family, Stored
 from probe.render.figures import figure_of
 from probe.render.know import what_to_know
+from probe.render.lookups import lookups
 from probe.render.printout import printout
 from probe.render.standing import Standing
 from probe.render.templating import render
@@ -65,6 +66,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
         Know(what_to_know(standing), standing.words()),
         vision,
         c.Values([*tables(standing, False).hosts, *tables(standing, True).hosts]),
+        lookups(family, standing),
         sections.identities(standing),
         sections.experiments(standing),
         sections.facts(standing, link),

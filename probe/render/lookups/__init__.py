@@ -1,0 +1,32 @@
+"""The tables people ask for: short answers made from a page's rows, identities and facts.
+
+One function a table. Each gives None where the record does not hold what its table needs.
+"""
+
+from __future__ import annotations
+
+from probe.render.answers import Lookup, Lookups
+from probe.render.catalog import Family
+from probe.render.know.subject import Subject
+from probe.render.lookups.attention import borrowing, projections
+from probe.render.lookups.modules import paths, returned
+from probe.render.lookups.routing import routing
+from probe.render.lookups.stream import hidden_states, readout, terms_of_the_sum
+from probe.render.standing import Standing
+
+
+def lookups(family: Family, standing: Standing) -> Lookups | None:
+    """Every table that the page's record can fill."""
+    subject = Subject(standing)
+    found: list[Lookup | None] = [
+        hidden_states(subject),
+        terms_of_the_sum(subject),
+        returned(subject),
+        routing(subject),
+        borrowing(subject),
+        projections(subject),
+        readout(subject),
+        paths(family, subject),
+    ]
+    tables = [table for table in found if table]
+    return Lookups(tables, standing.words()) if tables else None
