@@ -41,7 +41,8 @@ def transferred(loaded: Loaded) -> Any:
             return default_family(known.name, known.title, known.checkpoints, loaded.module, drafted)
     raise ProbeError(
         f"No tiny twin of {family} has the class {type(loaded.module).__name__} and a block like each of those of "
-        f"{loaded.target.id}, so nothing that a run showed carries over to it."
+        f"{loaded.target.id}, so nothing that a run showed carries over to it: add a twin of its kind to "
+        "families/twins.json."
     )
 
 
@@ -60,10 +61,19 @@ def _moved(twin: Any, model: torch.nn.Module) -> Draft | None:
     blocks = []
     for index, module in enumerate(stack.children()):
         like = first.get(signature(module))
-        if like is None:
+        if like is None or not all(_has(module, host.path.removeprefix(like.path).lstrip(".")) for host in like.hosts):
             return None
         blocks.append(_block(twin._module, model, like, index, f"{draft.container}.{index}"))
     return replace(draft, blocks=blocks)
+
+
+def _has(module: torch.nn.Module, path: str) -> bool:
+    """Whether there is a module at a path, of which the lists on the way may be shorter than the twin's."""
+    try:
+        module.get_submodule(path)
+    except AttributeError:
+        return False
+    return True
 
 
 def _block(twin: torch.nn.Module, model: torch.nn.Module, like: BlockDraft, index: int, path: str) -> BlockDraft:

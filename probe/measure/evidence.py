@@ -7,6 +7,7 @@ evidence, and the twin is not used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,15 +37,20 @@ def built(blocks: Sequence[Any], layer_types: Sequence[str]) -> Stackwise:
 
 
 def signature(block: torch.nn.Module) -> Signature:
-    """What two blocks share that are built alike: the path, class and parameter names of every module in them."""
-    return tuple(
+    """What two blocks share that are built alike: the path, class and parameter names of every module in them.
+
+    How many members a list has is a size (one a head, an expert, a block that shares this one), so that the members of
+    one kind count once.
+    """
+    found = {
         (
-            path,
+            re.sub(r"\.\d+(?=\.|$)", ".#", path),
             type(module).__name__,
             tuple(sorted([*dict(module.named_parameters(recurse=False)), *dict(module.named_buffers(recurse=False))])),
         )
         for path, module in block.named_modules()
-    )
+    }
+    return tuple(sorted(found))
 
 
 def covered(checkpoint: Stackwise, twin: Stackwise) -> list[int] | None:

@@ -153,8 +153,8 @@ class StandardizedTransformer(TransformersModel, Host):
 
     def _of_attention(self, name: str) -> int | None:
         """A size of the first block that has an attention; None where no block has one."""
-        for block in self.layers:
-            size = getattr(getattr(block, "self_attn", None), name, None)
+        for _, _, host in _below("model.layers[i]", self.layers):
+            size = getattr(host, name, None) if host.role == "attention" else None
             if size is not None:
                 return int(size)
         return None
