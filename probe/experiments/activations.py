@@ -47,7 +47,12 @@ def _feeds(run: Run, index: int) -> list[Term]:
 
 
 def activation_modules(run: Run, index: int) -> list[torch.nn.Module]:
-    """The modules within a block's MLPs that work on each number by itself and do something to it."""
+    """The modules within a block's MLPs that work on each number by itself, do something to it, and were called."""
+    called = _watched(run).called
+    return [module for module in _candidates(run, index) if id(module) in called]
+
+
+def _candidates(run: Run, index: int) -> list[torch.nn.Module]:
     leaves = {
         id(module): module
         for host in feeding(run, index)
@@ -95,9 +100,7 @@ def functions(run: Run) -> list[set[str] | None]:
     Modules are called on a grid; what an MLP does without a module is seen in one forward, by the values of each
     activation function it calls and of each square it takes of what one gave.
     """
-    watch = _Watch(run)
-    with watch:
-        forward(run, token_ids(run, SHORT))
+    watch = _watched(run)
     found: list[set[str] | None] = []
     for index in range(len(run.text)):
         if not _feeds(run, index):
@@ -109,18 +112,29 @@ def functions(run: Run) -> list[set[str] | None]:
     return found
 
 
+@once
+def _watched(run: Run) -> _Watch:
+    watch = _Watch(run)
+    with watch:
+        forward(run, token_ids(run, SHORT))
+    return watch
+
+
 class _Watch(TorchFunctionMode):
-    """Names the activation functions that are called inside the MLPs."""
+    """Names the activation functions that are called inside the MLPs, and notes the activation modules that are."""
 
     def __init__(self, run: Run) -> None:
         super().__init__()
         self.found: dict[int, set[str]] = {}
+        self.called: set[int] = set()
         self._run = run
         self._inside: int | None = None
         self._given: tuple[torch.Tensor, torch.Tensor] | None = None
         self._handles: list[Any] = []
 
     def __enter__(self) -> _Watch:
+        candidates = [module for index in range(len(self._run.text)) for module in _candidates(self._run, index)]
+        self._handles += [module.register_forward_hook(self._call) for module in candidates]
         for index in range(len(self._run.text)):
             for module in feeding(self._run, index):
                 self._handles.append(module.register_forward_pre_hook(self._enter(index)))
@@ -134,6 +148,9 @@ class _Watch(TorchFunctionMode):
         super().__exit__(*exception)
         for handle in self._handles:
             handle.remove()
+
+    def _call(self, module: torch.nn.Module, *_: Any) -> None:
+        self.called.add(id(module))
 
     def _enter(self, index: int) -> Callable[..., None]:
         def enter(*_: Any) -> None:

@@ -39,7 +39,9 @@ def kernels(run: Run) -> list[Fact]:
     try:
         plain = one_digit(float((_logits(run, run.inputs, "sdpa") - run.root("logits")).abs().max()))
     except ValueError:
-        return [_alone(run)]
+        return [_alone(run, "refuses sdpa")]
+    except (RuntimeError, AttributeError, TypeError, IndexError) as error:
+        return [_alone(run, f"stops under sdpa with {type(error).__name__}")]
     ids = token_ids(run, SHORT, 2)
     mask = torch.ones_like(ids)
     mask[1, :PADDING] = 0
@@ -87,12 +89,12 @@ def _plain(plain: float, dtype: str) -> Fact:
     )
 
 
-def _alone(run: Run) -> Fact:
+def _alone(run: Run, how: str) -> Fact:
     return Fact(
         name="takes_sdpa",
         label="Takes sdpa",
         value=0,
-        statement=f"{type(run.model._module).__name__} refuses sdpa: there is no other kernel to compare eager with.",
+        statement=f"{type(run.model._module).__name__} {how}: there is no other kernel to compare eager with.",
     )
 
 

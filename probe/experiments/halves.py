@@ -36,7 +36,9 @@ def _read(run: Run) -> list[torch.dtype | None]:
 
 
 def _cast(run: Run) -> list[torch.dtype | None]:
-    """Where the model cannot be called so, its other buffers are cast too: some are made in the load's dtype."""
+    """The dtypes in a call with cast weights. Where the model cannot be called so, its other buffers are cast too, for
+    some are made in the load's dtype; then it is called with a cache, which takes another way through some mixers.
+    """
     module = decoder(run)
     kept = tuple(getattr(run.model._module, "_keep_in_fp32_modules_strict", None) or ())
     half = {
@@ -45,16 +47,20 @@ def _cast(run: Run) -> list[torch.dtype | None]:
         if tensor.is_floating_point() and not any(part in name for part in kept)
     }
     buffers = {name: buffer.to(torch.bfloat16) for name, buffer in module.named_buffers() if buffer.is_floating_point()}
-    try:
-        return _called(run, module, half)
-    except RuntimeError:
-        return _called(run, module, {**half, **buffers})
+    for cast, use_cache in ((half, False), ({**half, **buffers}, False)):
+        try:
+            return _called(run, module, cast, use_cache)
+        except RuntimeError:
+            continue
+    return _called(run, module, half, True)
 
 
-def _called(run: Run, module: torch.nn.Module, half: dict[str, torch.Tensor]) -> list[torch.dtype | None]:
+def _called(
+    run: Run, module: torch.nn.Module, half: dict[str, torch.Tensor], use_cache: bool
+) -> list[torch.dtype | None]:
     found: dict[int, torch.dtype] = {}
     ids = token_ids(run, SHORT)
-    call = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+    call = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": use_cache}
     with ExitStack() as stack, torch.no_grad():
         for index, envoy in enumerate(run.text.envoys):
             stack.enter_context(removed(envoy._module.register_forward_hook(_noting(found, index))))

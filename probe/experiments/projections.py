@@ -98,14 +98,16 @@ def qk_norm(run: Run) -> Verdict:
     }
     if any(found):
         measured |= {"largest_change": small(run, max(left, left_keys)), "change_without_a_norm": SCALE - 1}
-    return per_block(found, measured, absent=NO_ATTENTION, unknown=untapped(run))
+    absent = "No projection moves the queries or keys." if any(each is not None for each in attentions(run)) else NO_ATTENTION
+    return per_block(found, measured, absent=absent, unknown=untapped(run))
 
 
 def value_norm(run: Run) -> Verdict:
     """The same on the values: a norm between their projection and the attention makes them forget its scale."""
     found, left = _forgets_scale(run, "values")
     measured: Measured = {"largest_change": small(run, left), "change_without_a_norm": SCALE - 1} if any(found) else {}
-    return per_block(found, measured, absent=NO_ATTENTION, unknown=untapped(run))
+    absent = "No block projects values of its own." if any(each is not None for each in attentions(run)) else NO_ATTENTION
+    return per_block(found, measured, absent=absent, unknown=untapped(run))
 
 
 def qkv_bias(run: Run) -> Verdict:

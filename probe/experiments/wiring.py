@@ -133,6 +133,12 @@ def one_sublayer_blocks(run: Run) -> Verdict:
     return per_block([count == 1 for count in counts], {"fewest_adds": min(counts), "most_adds": max(counts)})
 
 
+STAYS = 0.15
+"""How far from the stream's change that of a module's return may be, relative to it, where the stream is in the sum:
+next to a stream 64 times as large a contribution that follows a norm is small.
+"""
+
+
 def residual_inside_module(run: Run) -> Verdict:
     """Multiplies the stream that enters each block: a child module whose return moves by the whole change holds the
     residual itself.
@@ -152,7 +158,7 @@ def residual_inside_module(run: Run) -> Verdict:
             float((out[changes.scaled] - out[0] - given).abs().max() / given.abs().max()) for out in children.values()
         ]
         shares.append(min(whole, default=1.0))
-        found.append(shares[-1] < 0.25 if whole else None)
+        found.append(shares[-1] < STAYS if whole else None)
     return per_block(
         found,
         {"least_difference_from_the_stream": digits(min(shares), 2)},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from transformers import activations
 
 from probe.experiments.facts import facts
 
@@ -114,6 +116,24 @@ def test_squared_relu(run_of: RunOf, decide: Decide) -> None:
     assert decide("squared-relu", run_of("llama", hidden_act="relu2", **TWO)).blocks == [0, 1]
     found = decide("squared-relu", run_of("llama", **TWO))
     assert found.verdict == "no" and found.measured == {"function": "silu"}
+
+
+def test_squared_relu_beside_an_activation_that_is_not_called(wired: RunOf, decide: Decide) -> None:
+    def with_mlp(function: Callable[[torch.Tensor], torch.Tensor], act_fn: nn.Module) -> Callable[[Any], None]:
+        def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+            return self.down_proj(function(self.up_proj(x)))
+
+        def change(module: Any) -> None:
+            for block in module.model.layers:
+                block.mlp.act_fn, block.mlp.forward = act_fn, types.MethodType(forward, block.mlp)
+
+        return change
+
+    squared = wired("llama", with_mlp(lambda x: torch.relu(x) ** 2, nn.SiLU()))
+    assert decide("squared-relu", squared).blocks == [0, 1, 2]
+    idle = wired("llama", with_mlp(nn.functional.silu, activations.ReLUSquaredActivation()))
+    assert decide("squared-relu", idle).verdict == "no"
+    assert decide("squared-relu", idle).measured == {"function": "silu"}
 
 
 class Idle(nn.SiLU):
