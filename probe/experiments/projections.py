@@ -79,6 +79,11 @@ def _spread(heads: torch.Tensor) -> float:
     return float((lengths.std(1) / lengths.mean(1).clamp_min(1e-30)).max())
 
 
+def _absent(run: Run, what: str) -> str:
+    """Why no block has an answer: it has no attention, or ``what`` is missing in those there are."""
+    return what if any(each is not None for each in attentions(run)) else NO_ATTENTION
+
+
 def untapped(run: Run) -> str | None:
     """Why queries and keys are unknown, where there is an attention and none was tapped."""
     pairs = zip(attentions(run), reaches(run), strict=True)
@@ -98,7 +103,7 @@ def qk_norm(run: Run) -> Verdict:
     }
     if any(found):
         measured |= {"largest_change": small(run, max(left, left_keys)), "change_without_a_norm": SCALE - 1}
-    absent = "No projection moves the queries or keys." if any(each is not None for each in attentions(run)) else NO_ATTENTION
+    absent = _absent(run, "No projection moves the queries or keys.")
     return per_block(found, measured, absent=absent, unknown=untapped(run))
 
 
@@ -106,7 +111,7 @@ def value_norm(run: Run) -> Verdict:
     """The same on the values: a norm between their projection and the attention makes them forget its scale."""
     found, left = _forgets_scale(run, "values")
     measured: Measured = {"largest_change": small(run, left), "change_without_a_norm": SCALE - 1} if any(found) else {}
-    absent = "No block projects values of its own." if any(each is not None for each in attentions(run)) else NO_ATTENTION
+    absent = _absent(run, "No block projects values of its own.")
     return per_block(found, measured, absent=absent, unknown=untapped(run))
 
 

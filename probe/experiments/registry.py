@@ -12,6 +12,7 @@ from . import (
     norms,
     projections,
     readout,
+    residual,
     rotary,
     routing,
     sizes,
@@ -24,6 +25,7 @@ from .base import Quirk
 
 QUIRKS: tuple[Quirk, ...] = (
     *wiring.QUIRKS,
+    *residual.QUIRKS,
     *mixers.QUIRKS,
     *sizes.QUIRKS,
     *norms.QUIRKS,
