@@ -37,7 +37,7 @@ def describe(model: torch.nn.Module, recording: Recording, host: HostDraft, widt
     convolved = convolution.describe(model, recording, host, seq)
     if call is not None:
         _arguments(recording, host, call)
-        result = _result(recording, host, call, premix)
+        result = _result(recording, host, call)
         states.describe(recording, host, call, seq)
     else:
         result = lightning.describe(model, recording, host)
@@ -94,13 +94,13 @@ def _arguments(recording: Recording, host: HostDraft, call: Call) -> None:
 def _steps(recording: Recording, host: HostDraft, call: Call) -> None:
     """The step size as it is used: what the softplus inside gives, within its limits; and the log decay."""
     inner = [site for site in call.inside(recording.below(host.path)) if site.side == "output"]
-    layout = {3: "Channels"}.get(call.tensors("hidden_states")[0].ndim, "ScanSteps")
+    layout = "Channels" if call.tensors("hidden_states")[0].ndim == 3 else "ScanSteps"
     raw = call.tensors("dt")[0]
     softened = next(
         (e for e in recording.inside(host.path) if e.name == "softplus" and e.output.shape == raw.shape), None
     )
     if softened is None or call.fused:
-        refuse(host, "mixer_step_size", layout, f"{call.name} ran as a fused kernel, which forms it in no named place.")
+        refuse(host, "mixer_step_size", layout, f"{call.name} forms it in no named place.")
         return
     used = softened.output
     for site in inner:
@@ -119,19 +119,23 @@ def _steps(recording: Recording, host: HostDraft, call: Call) -> None:
         put(recording, host, "mixer_decay", layout, rate.to(used.dtype) * used.float(), inner)
 
 
-def _result(recording: Recording, host: HostDraft, call: Call, premix: Site | None) -> torch.Tensor | None:
+RESULTS = {
+    "delta": ("MixerHeads", (0, 1, 2, 3)),
+    "mlstm": ("MixerHeads", (0, 2, 1, 3)),
+    "wkv": ("Channels", (0, 1, 2)),
+    "lru": ("Channels", (0, 1, 2)),
+}
+"""Layout of what a recurrence gives, and the order of its axes that gives the layout's; a scan's depends on its heads."""
+
+
+def _result(recording: Recording, host: HostDraft, call: Call) -> torch.Tensor | None:
     """What the recurrence gives before norm and gate: the function's result, or, of one that gates, what it gates."""
-    layout, order = {
-        "delta": ("MixerHeads", (0, 1, 2, 3)),
-        "mlstm": ("MixerHeads", (0, 2, 1, 3)),
-        "wkv": ("Channels", (0, 1, 2)),
-        "lru": ("Channels", (0, 1, 2)),
-    }.get(
-        call.kind,
-        ("ScanHeads", (0, 1, 2, 3))
-        if call.tensors("hidden_states") and call.tensors("hidden_states")[0].ndim == 4
-        else ("Channels", (0, 2, 1)),
-    )
+    if call.kind in RESULTS:
+        layout, order = RESULTS[call.kind]
+    elif call.tensors("hidden_states")[0].ndim == 4:
+        layout, order = "ScanHeads", (0, 1, 2, 3)
+    else:
+        layout, order = "Channels", (0, 2, 1)
     result = call.results[0]
     gates = call.tensors("z")
     if not gates:
@@ -182,4 +186,4 @@ def _linear_unit(recording: Recording, host: HostDraft, call: Call) -> None:
 def _gates(gate_of: torch.Tensor, entering_it: torch.Tensor, sites: list[Site]) -> bool:
     """Whether the first token's input, which no decay normalizes, is the module's input times the gate."""
     given = sites[0].tensor
-    return torch.allclose(given[:, 0] * gate_of[:, 0], entering_it[:, 0], rtol=1e-5, atol=1e-7)
+    return close(given[:, 0] * gate_of[:, 0], entering_it[:, 0])
