@@ -125,7 +125,7 @@ RESULTS = {
     "wkv": ("Channels", (0, 1, 2)),
     "lru": ("Channels", (0, 1, 2)),
 }
-"""Layout of what a recurrence gives, and the order of its axes that gives the layout's; a scan's depends on its heads."""
+"""Layout of what a recurrence gives, and the order of its axes that gives the layout's; a scan's goes by its heads."""
 
 
 def _result(recording: Recording, host: HostDraft, call: Call) -> torch.Tensor | None:
