@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+os.environ.setdefault("PROBE_STRICT", "1")  # an experiment that raises fails its test; a user's probe goes on
+
 
 def find_chromium() -> str | None:
     """Path of the Chromium that browser tests run in: $CHROMIUM, one on the path, or Playwright's own."""

@@ -7,14 +7,11 @@ from collections.abc import Iterable
 
 from ..measure.run import Run
 from ..schema import Experiment
-from .base import ERROR, Quirk, Verdict, stopped
+from .base import ERROR, STRICT, Quirk, Verdict, stopped
 from .base import some as some
 from .registry import QUIRKS
 
 __all__ = ["QUIRKS", "Quirk", "Verdict", "errors", "run_all", "some"]
-
-STRICT = "PROBE_STRICT"
-"""Environment variable: where it is set, an experiment that raises stops the probe, as the tests want it."""
 
 
 def run_all(run: Run) -> tuple[list[Experiment], list[Experiment]]:

@@ -81,12 +81,20 @@ WORDS = 200
 """Most characters of an error's message that a verdict repeats."""
 
 
+STRICT = "PROBE_STRICT"
+"""Environment variable: where it is set, an experiment that raises stops the probe, as the tests want it."""
+
+
 def stopped(quirk: Quirk, error: Exception) -> Verdict:
     """The verdict of an experiment that raised."""
+    why = f"The experiment {quirk.slug} stopped with an error before it could answer: {in_words(error)}."
+    return Verdict("inconclusive", measured={ERROR: type(error).__name__}, why=why)
+
+
+def in_words(error: Exception) -> str:
+    """An exception's class and the first line of its message."""
     message = str(error).strip().split("\n")[0][:WORDS].rstrip(" .")
-    kind = type(error).__name__
-    why = f"The experiment {quirk.slug} stopped with an error before it could answer: {kind}"
-    return Verdict("inconclusive", measured={ERROR: kind}, why=f"{why}, {message}." if message else f"{why}.")
+    return f"{type(error).__name__}, {message}" if message else type(error).__name__
 
 
 def some(blocks: list[int], total: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from ..measure.run import Run, same
 from ..schema import Fact
 from .answers import tolerance
 from .attention import seen
+from .base import STRICT, in_words
 from .cache import cache_facts
 from .extra import SHORT, token_ids
 
@@ -21,8 +23,32 @@ PADDING = 5
 
 
 def facts(run: Run) -> list[Fact]:
-    """The measured facts of one run: kernels compared, parameters, the cache, the scale of scores, hidden states."""
-    return [parameters(run), *kernels(run), *cache_facts(run), *score_scales(run), *hidden_states(run)]
+    """The measured facts of one run: parameters, kernels compared, the cache, the scale of scores, hidden states. What
+    raises is told as a fact of its own.
+    """
+    found = [parameters(run)]
+    for label, measure in (
+        ("kernels", kernels),
+        ("cache", cache_facts),
+        ("score scales", score_scales),
+        ("hidden states", hidden_states),
+    ):
+        try:
+            found += measure(run)
+        except Exception as error:
+            if os.environ.get(STRICT):
+                raise
+            found.append(_not_measured(label, error))
+    return found
+
+
+def _not_measured(label: str, error: Exception) -> Fact:
+    return Fact(
+        name=f"not_measured_{label.replace(' ', '_')}",
+        label=f"Not measured: {label}",
+        value=0,
+        statement=f"The {label} could not be measured: {in_words(error)}.",
+    )
 
 
 def parameters(run: Run) -> Fact:

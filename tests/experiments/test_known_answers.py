@@ -91,8 +91,7 @@ def verdict(family: str, slug: str, name: str = "tiny") -> Verdict:
 
 
 @pytest.mark.parametrize(("family", "name"), KNOWN, ids=[f"{family}-{name}" for family, name in KNOWN])
-def test_known_answers(family: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROBE_STRICT", "1")
+def test_known_answers(family: str, name: str) -> None:
     run = run_of(family, name)
     quirks = [quirk for quirk in QUIRKS if quirk.slug in SLUGS and quirk.about == "text"]
     assert {quirk.slug for quirk in quirks} == SLUGS
@@ -225,6 +224,20 @@ def test_qk_norm_behind_own_arithmetic() -> None:
 
 def fact(family: str, name: str) -> Any:
     return next(each for each in facts(run_of(family, "tiny")) if each.name == name)
+
+
+def test_facts_that_cannot_be_measured_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import probe.experiments.facts as module
+
+    def broken(_: Run) -> list[Any]:
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(module, "hidden_states", broken)
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        facts(run_of("arcee", "tiny"))
+    monkeypatch.delenv("PROBE_STRICT")
+    told = facts(run_of("arcee", "tiny"))[-1]
+    assert told.statement == "The hidden states could not be measured: RuntimeError, no such kernel."
 
 
 def test_kernels_are_compared_only_where_there_are_two() -> None:
