@@ -51,7 +51,8 @@ class Change:
             return f"{self.subject} vanished: it said {self.before}"
         if self.what == "is read at":
             return f"{self.subject} moved: {self.before} → {self.after}"
-        return f"{self.subject}{f' {self.what}' if self.what else ''}: {self.before} → {self.after}"
+        what = f" {self.what}" if self.what not in ("", "value") else ""
+        return f"{self.subject}{what}: {self.before} → {self.after}"
 
     def readings(self, was: str, now: str) -> str:
         """The change as two readings, ``was`` and ``now`` saying whose each one is."""

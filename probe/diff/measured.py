@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from probe import fingerprint, refresh, store
 from probe.diff.compare import Change, compare
@@ -71,7 +72,7 @@ def checks(
     for plan, outcomes in refresh.run(waiting, options, crew):
         found = Checked(plan.family, held=len(plan.kept) - len(plan.spared), unchecked=list(plan.spared))
         for outcome in outcomes:
-            _compare(found, outcome, options)
+            _compare(found, outcome)
         if only is None:
             _leftovers(found, {*plan.kept, *(outcome.job.checkpoint for outcome in outcomes)})
             if found.holds and plan.inputs is not None:
@@ -79,7 +80,7 @@ def checks(
         yield found
 
 
-def _compare(found: Checked, outcome: Outcome, options: Options) -> None:
+def _compare(found: Checked, outcome: Outcome) -> None:
     checkpoint = outcome.job.checkpoint
     path = store.record_path(found.family, checkpoint)
     if outcome.text is None:
@@ -90,13 +91,19 @@ def _compare(found: Checked, outcome: Outcome, options: Options) -> None:
     elif (fault := _fault(path)) is not None:
         found.broken.append(fault)
         found.texts[checkpoint] = outcome.text
-    elif (record := store.read_json(path))["provenance"]["device"] != options.device:
+    elif _elsewhere(record := store.read_json(path), measured := json.loads(outcome.text)):
         found.unchecked.append(checkpoint)
-    elif changes := compare(record, json.loads(outcome.text)):
+    elif changes := compare(record, measured):
         found.stale[checkpoint] = changes
         found.texts[checkpoint] = outcome.text
     else:
         found.held += 1
+
+
+def _elsewhere(record: dict[str, Any], measured: dict[str, Any]) -> bool:
+    """Whether a record is of real weights that another kind of device ran."""
+    one, other = (each["provenance"]["device"] for each in (record, measured))
+    return bool(record["checkpoint"]["kind"] == "weights" and one != other)
 
 
 def _fault(path: Path) -> str | None:

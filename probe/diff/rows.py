@@ -225,7 +225,8 @@ NODES = Kind(
 
 
 def _shape_facts(row: Row) -> Row:
-    facts = _but(row, "label", "sublayers", "factors")
+    facts = _but(row, "label", "sublayers", "factors", "sizes")
+    facts |= {f"size {code(name)}": size for name, size in row.get("sizes", {}).items()}
     for place, layer in enumerate(row.get("sublayers", []), 1):
         facts |= {f"sublayer {place}, {name}": value for name, value in layer.items()}
     for place, factor in enumerate(row.get("factors", []), 1):

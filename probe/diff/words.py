@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 _LONGEST = 160
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def spans(numbers: Sequence[int]) -> str:
@@ -30,6 +32,8 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if _DIGEST.fullmatch(text):
+        text = f"{text[:12]}…"
     return code(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…")
 
 
@@ -47,7 +51,7 @@ def quoted(text: str | None) -> str:
     """A sentence in quotation marks, cut where it is long."""
     if text is None:
         return "nothing"
-    plain = " ".join(text.split())
+    plain = " ".join(text.split()).replace("<", "&lt;")
     return f"“{plain if len(plain) <= 2 * _LONGEST else f'{plain[: 2 * _LONGEST - 1]}…'}”"
 
 

@@ -16,6 +16,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import get_toc
 
 from probe.errors import ProbeError
+from probe.preview import page as preview
 from probe.render.generated import Generated, Site
 from probe.render.page import Composed
 from probe.store import ROOT, records_dir
@@ -31,14 +32,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     notes = Path(os.environ.get("PROBE_NOTES") or ROOT / "families")
     try:
         site = Site.read(records_dir(), notes)
-        pages = site.pages()
+        pages = site.pages() + preview.generated()
     except ProbeError as error:
         raise PluginError(str(error)) from error
     _pages.clear()
     _pages.update({page.uri: page for page in pages})
     _included.clear()
     _included.update(site.included())
-    config.nav = site.navigation()
+    config.nav = site.navigation() + [{page.title: page.uri} for page in preview.generated()]
     _site[:] = [site]
     return config
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from jinja2 import meta
 
+from probe.preview import page
 from probe.render import answers, context, overviews
 from probe.render.templating import ROOT, TEMPLATES, documented, environment, template_name
 
 CONTEXTS = {
     template_name(cls): cls
-    for cls in [*vars(context).values(), *vars(overviews).values(), *vars(answers).values()]
+    for module in (context, overviews, answers, page)
+    for cls in vars(module).values()
     if is_dataclass(cls) and isinstance(cls, type) and (TEMPLATES / template_name(cls)).is_file()
 }
 FILES = sorted(p.name for p in TEMPLATES.glob("*.html") if p.name != "macros.html")
