@@ -15,7 +15,7 @@ def draft(given: list[str]) -> int:
     parser = Parser(
         prog="python -m probe draft",
         description="Print a family module, drafted from a run of the tiny twins that every decoder has. Saved as "
-        "families/FAMILY.py it works as it is.",
+        "families/FAMILY.py it works as it is, but where its comments name differing places.",
     )
     parser.add_argument("family", metavar="FAMILY", help="model_type of a text model, as `list` shows")
     parser.add_argument("--twin", metavar="NAME", help="draft from this twin alone (default: from all)")

@@ -79,8 +79,8 @@ class Row:
 
 
 def modules() -> list[str]:
-    """The families that have a module, sorted; reads file names only."""
-    return sorted(path.stem for path in FAMILIES.glob("[!_.]*.py"))
+    """The families that have a module, sorted; reads no file. An empty file is none: one is being written."""
+    return sorted(path.stem for path in FAMILIES.glob("[!_.]*.py") if path.stat().st_size)
 
 
 def names() -> list[str]:
@@ -169,7 +169,7 @@ def _letters(text: str) -> str:
 
 def _known(name: str) -> Family:
     path = FAMILIES / f"{name}.py"
-    if path.is_file():
+    if path.is_file() and path.stat().st_size:
         return _read(path)
     row = table()[name]
     said = row.title or title(name, row.class_name)
