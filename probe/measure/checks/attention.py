@@ -26,15 +26,20 @@ def checks(stack: Stack) -> Iterator[Check]:
 
 
 def _scores(block: Block, host: str) -> Iterator[Form]:
-    scores, products = block.value(host, "attention_scores"), _products(block, host)
-    if scores is None or products is None or scores.shape != products.shape:
+    scores, queries = block.value(host, "attention_scores"), block.value(host, "attention_queries")
+    keys = block.value(host, "attention_keys")
+    if scores is None or queries is None or keys is None:
+        return
+    product = "s * attention_queries @ attention_keys.T"
+    products = _products(queries, keys)
+    if products is None or scores.shape != products.shape:
+        yield Form(f"attention_scores == {product} where not masked", (queries, scores))
         return
     seen = scores > -MASKED
 
     def pair(made: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.where(seen, made, 0), torch.where(seen, scores, 0)
 
-    product = "s * attention_queries @ attention_keys.T"
     yield Form(f"attention_scores == {product} where not masked", pair(products * fitted_scale(scores, products)))
     cap = _fitted_cap(scores, products, seen)
     if cap is not None:
@@ -117,12 +122,12 @@ def _with_keys(scores: torch.Tensor, products: torch.Tensor, seen: torch.Tensor)
     return scale * (products - mean(products)) + mean(scores)
 
 
-def _products(block: Block, host: str) -> torch.Tensor | None:
-    """Queries against keys: ``[batch, num_heads, query, key]``."""
-    queries, keys = block.value(host, "attention_queries"), block.value(host, "attention_keys")
-    if queries is None or keys is None or queries.shape[-1] != keys.shape[-1]:
+def _products(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor | None:
+    """Queries against keys: ``[batch, num_heads, query, key]``; None where their axes do not fit together."""
+    keys = _shared(keys, queries.shape[1])
+    if queries.shape[:2] != keys.shape[:2] or queries.shape[-1] != keys.shape[-1]:
         return None
-    return queries @ _shared(keys, queries.shape[1]).transpose(-1, -2)
+    return queries @ keys.transpose(-1, -2)
 
 
 def _shared(tensor: torch.Tensor, heads: int) -> torch.Tensor:
