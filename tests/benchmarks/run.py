@@ -2,7 +2,7 @@
 
 Each time is a median over several runs. Records and stamps go to a temporary folder; the page is the built one.
 
-Usage: python tests/benchmarks/run.py [--family gemma4_text] [--runs 3] [--site site] [cost] [warm] [page]
+Usage: python tests/benchmarks/run.py [--family gemma4_text] [--runs 3] [--site site] [cost] [warm] [page] [all] [depth]
 """
 
 from __future__ import annotations
@@ -26,13 +26,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
+DEPTH = ("llama", "qwen3_next", "mixtral")
+"""Families whose cost is measured against the depth: attention alone, recurrent and attention blocks, experts."""
 
-def _run(folder: str, *arguments: str) -> tuple[float, float]:
-    """CPU time and elapsed time of a Python process, in seconds."""
+
+def _environment(folder: str) -> dict[str, str]:
     environment = {**os.environ, "PROBE_RECORDS": f"{folder}/records", "PROBE_CACHE": f"{folder}/cache"}
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return environment | {
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "TRANSFORMERS_VERBOSITY": "critical",
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def _run(folder: str, *arguments: str, check: bool = True) -> tuple[float, float]:
+    """CPU time and elapsed time of a Python process, in seconds."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=_environment(folder), check=check, stdout=subprocess.DEVNULL
+    )
     after, ended = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, ended - started
 
@@ -83,6 +96,36 @@ def page(family: str, runs: int, folder: str, site: Path) -> None:
     print(f"page   {total / 1024:6.1f} KB gzipped beyond the theme (limit 120)")
 
 
+def _printed(folder: str, *arguments: str) -> list[str]:
+    """What a Python process prints, line by line."""
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=_environment(folder), check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.splitlines()
+
+
+def every(family: str, runs: int, folder: str, site: Path) -> None:
+    """All families once: twins, wiring, interior, identities, edits; then with experiments; then the command itself."""
+    for label, options in (("", ()), (" with experiments", ("--experiments",))):
+        first, *rest = _printed(folder, "tests/benchmarks/every.py", *options)
+        count, wall, median, total = first.split()
+        limits = ("limit 180", "limit 1.0") if not label else ("no limit", "no limit")
+        print(f"all    {wall:>6} s elapsed for {count} families{label} in two processes ({limits[0]}); ", end="")
+        print(f"{median} s CPU for the median family beyond the imports ({limits[1]}), {total} s for all of them")
+        for line in filter(None, rest):
+            print(f"         {line}")
+    elapsed = _run(folder, "-m", "probe", "--all", "--workers", "2", "--force", check=False)[1]
+    count = len(list(Path(folder, "records").glob("*/*.json")))
+    print(f"all    {elapsed:6.1f} s elapsed for `python -m probe --all --workers 2`, which writes {count} records")
+
+
+def depth(family: str, runs: int, folder: str, site: Path) -> None:
+    for line in _printed(folder, "tests/benchmarks/depth.py", *DEPTH):
+        name, shallow, deep = line.split()
+        ratio = float(deep) / float(shallow) / 16
+        print(f"depth  {ratio:5.2f} × 16 times the CPU time for 64 blocks of {name} as for 4 ", end="")
+        print(f"({deep} s / {shallow} s; limit 1.3 × 16)")
+
+
 @contextmanager
 def _served(site: Path) -> Iterator[str]:
     class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -94,18 +137,20 @@ def _served(site: Path) -> Iterator[str]:
         server.shutdown()
 
 
+BENCHMARKS = {"cost": cost, "warm": warm, "page": page, "all": every, "depth": depth}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print what the probe and the pages cost.")
-    parser.add_argument("what", nargs="*", choices=["cost", "warm", "page", []], help="default: all of them")
+    parser.add_argument("what", nargs="*", choices=[*BENCHMARKS, []], help="default: all of them")
     parser.add_argument("--family", default="gemma4_text")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--site", type=Path, default=ROOT / "site", help="the built site (default: site)")
     found = parser.parse_args()
     sys.path.insert(0, str(ROOT))
-    benchmarks = {"cost": cost, "warm": warm, "page": page}
     with tempfile.TemporaryDirectory() as folder:
-        for name in found.what or benchmarks:
-            benchmarks[name](found.family, found.runs, folder, found.site)
+        for name in found.what or BENCHMARKS:
+            BENCHMARKS[name](found.family, found.runs, folder, found.site)
 
 
 if __name__ == "__main__":
