@@ -39,7 +39,7 @@ def sink_scaled_heads(run: Run) -> Verdict:
             continue
         ratio = (block.outputs * mixed).sum(-1) / mixed.square().sum(-1).clamp_min(1e-30)
         fits = same(ratio[..., None] * mixed, block.outputs, tolerance(run))
-        scaled = fits and float((ratio - 1).abs().max()) > tolerance(run)
+        scaled = fits and not same(mixed, block.outputs, tolerance(run))
         ratios += spread(ratio.flatten().tolist()) if scaled else []
         found.append(scaled and float(block.pattern.sum(-1).min()) > 1 - tolerance(run))
     return judged(run, found, {"factors": [digits(ratio) for ratio in spread(ratios)]} if ratios else {})

@@ -256,3 +256,90 @@ def test_position_embeddings(run_of: RunOf, decide: Decide) -> None:
 
     assert decide("position-embeddings", run_of("llama", change=add)).verdict == "yes"
     assert decide("position-embeddings", run_of("llama", **TWO)).verdict == "no"
+
+
+def masked_by(number: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], None]:
+    """Adds to every attention's mask what is made of the place of its keys, relative to its queries' in a square."""
+
+    def bias(kwargs: dict[str, Any]) -> dict[str, Any]:
+        mask = kwargs["attention_mask"]
+        heads = torch.tensor([0.5**h for h in range(1, 7)])[:, None, None]
+        return {"attention_mask": mask + heads * number(torch.arange(mask.shape[-1]).float())}
+
+    return with_keywords(bias)
+
+
+BIASES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "alibi": lambda place: place[None] - place[:, None],
+    "relative-bias": lambda place: (place[:, None] - place[None]).clamp_min(0).sqrt(),
+    "key-bias": lambda place: (place * 7).sin()[None].expand(len(place), -1),
+    "content-bias": lambda place: (place[:, None] * place[None]).sin(),
+}
+
+
+@pytest.mark.parametrize("slug", BIASES)
+def test_what_is_added_to_the_scores(slug: str, run_of: RunOf, decide: Decide) -> None:
+    run = run_of("llama", change=masked_by(BIASES[slug]))
+    assert [other for other in BIASES if decide(other, run).verdict == "yes"] == [slug]
+    assert decide(slug, run_of("llama", **TWO)).verdict == "no"
+
+
+def test_a_gate_behind_a_norm_and_heads_turned(run_of: RunOf, decide: Decide) -> None:
+    def turn(attention: Any) -> None:
+        attention.o_proj.register_forward_pre_hook(
+            lambda _, args: (args[0].unflatten(-1, (6, -1)).flip(-1).flatten(-2),)
+        )
+
+    def gate_and_norm(attention: Any) -> None:
+        given: list[torch.Tensor] = []
+        attention.gate = nn.Linear(48, 48, bias=False)
+        attention.register_forward_pre_hook(
+            lambda _, __, kwargs: given.append(kwargs["hidden_states"]), with_kwargs=True
+        )
+
+        def change(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            gated = args[0] * attention.gate(given.pop()).sigmoid()
+            return (nn.functional.rms_norm(gated, gated.shape[-1:]),)
+
+        attention.o_proj.register_forward_pre_hook(change)
+
+    turned, both = run_of("llama", change=attentions(turn)), run_of("llama", change=attentions(gate_and_norm))
+    assert decide("turned-heads", turned).blocks == [0, 1, 2]
+    assert decide("output-gate", turned).verdict == "no"
+    assert decide("output-gate", both).blocks == decide("sub-norms", both).blocks == [0, 1, 2]
+    assert decide("turned-heads", both).verdict == decide("turned-heads", run_of("llama", **TWO)).verdict == "no"
+
+
+def test_norms_without_weights(run_of: RunOf, decide: Decide) -> None:
+    def plain(module: Any) -> None:
+        for block in module.model.layers:
+            block.input_layernorm = nn.RMSNorm(48, elementwise_affine=False)
+            block.post_attention_layernorm = nn.RMSNorm(48, elementwise_affine=False)
+
+    run = run_of("llama", change=plain)
+    assert decide("weightless-norms", run).blocks == [0, 1, 2] and decide("gain-norm", run).verdict == "n/a"
+    assert decide("weightless-norms", run_of("llama", **TWO)).verdict == "no"
+
+
+def test_caches(run_of: RunOf, decide: Decide) -> None:
+    def drop(module: Any) -> None:
+        def hook(_: nn.Module, __: Any, out: Any) -> Any:
+            out.cache = None
+            return out
+
+        module.model.register_forward_hook(hook)
+
+    def keep_inside(module: Any) -> None:
+        drop(module)
+        for block in module.model.layers:
+            block.self_attn.register_forward_hook(lambda attention, _, out: setattr(attention, "kept", out[0]))
+
+    whole, dropped, kept = run_of("llama", **TWO), run_of("llama", change=drop), run_of("llama", change=keep_inside)
+    assert [decide("no-cache", run).verdict for run in (whole, dropped, kept)] == ["no", "yes", "no"]
+    assert [decide("cache-in-modules", run).verdict for run in (whole, dropped, kept)] == ["no", "no", "yes"]
+    assert decide("cached-otherwise", whole).verdict == "no"
+
+
+def test_blocks_that_a_call_shortens(run_of: RunOf, decide: Decide) -> None:
+    assert decide("shortened-blocks", run_of("gemma4_text")).blocks == [4, 5, 6, 7]
+    assert decide("shortened-blocks", run_of("gemma4_text", "tiny-dense")).verdict == "no"

@@ -1,4 +1,4 @@
-"""What is read off queries, scores and masks that were made by hand: rotations, forms of the scores, shapes of masks."""
+"""What is read off queries, scores, masks and caches that were made by hand."""
 
 from __future__ import annotations
 

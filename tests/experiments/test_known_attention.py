@@ -1,0 +1,138 @@
+"""The experiments on attentions, positions, caches and norms, on twins of families of different kinds, against what
+their modeling code says.
+
+For each twin the table holds all the quirks of the slugs looked at here that a careful reader of the code finds; what
+is not in its row must not be found.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from probe.checkpoints import load, targets
+from probe.experiments import QUIRKS
+from probe.experiments.base import Verdict
+from probe.experiments.cache import cache_facts
+from probe.measure.run import Run, measure
+from probe.standard import StandardizedTransformer
+
+SLUGS = set(
+    """alibi attention-sink attention-temperature cache-in-modules cached-otherwise chunked-attention content-bias
+    gain-norm interleaved-rotary key-bias layernorm multi-query multimodal-rotary no-cache nope-blocks output-gate
+    partial-rotary per-block-sizes position-embeddings proportional-rotary relative-bias rescaled-rotary rotary-bases
+    shortened-blocks sink-scaled-heads sliding-window softcapped-scores sparse-attention sub-norms turned-heads
+    unscaled-scores weightless-norms""".split()
+)
+
+KNOWN = {
+    ("afmoe", "tiny"): "nope-blocks output-gate sliding-window",
+    ("apertus", "tiny"): "rescaled-rotary",
+    ("axk2", "tiny"): "cached-otherwise sparse-attention",
+    ("beam", "tiny"): "attention-temperature nope-blocks output-gate sliding-window",
+    ("bitnet", "tiny"): "sub-norms",
+    ("bloom", "tiny"): "alibi layernorm",
+    ("blt", "tiny"): "interleaved-rotary no-cache",
+    ("codegen", "tiny"): "interleaved-rotary layernorm partial-rotary",
+    ("cohere2", "tiny"): "interleaved-rotary layernorm nope-blocks sliding-window",
+    ("cpmant", "tiny"): "relative-bias",
+    ("deepseek_v2", "tiny"): "cached-otherwise interleaved-rotary rescaled-rotary",
+    ("deepseek_v32", "tiny"): "cached-otherwise rescaled-rotary sparse-attention",
+    ("diffllama", "tiny"): "sub-norms",
+    ("doge", "tiny"): "key-bias sparse-attention",
+    ("dory", "tiny"): "output-gate rotary-bases sliding-window sub-norms weightless-norms",
+    ("falcon", "tiny-alibi"): "alibi layernorm",
+    ("gemma2", "tiny"): "gain-norm sliding-window softcapped-scores",
+    ("glm4", "tiny"): "interleaved-rotary partial-rotary",
+    ("gpt2", "tiny"): "layernorm position-embeddings",
+    ("gpt_neo", "tiny"): "layernorm position-embeddings sliding-window unscaled-scores",
+    ("gpt_oss", "tiny"): "attention-sink rescaled-rotary sliding-window",
+    ("gptj", "tiny"): "interleaved-rotary layernorm partial-rotary",
+    ("granite_swa", "tiny"): "sink-scaled-heads sliding-window",
+    ("hunyuan_v1_dense", "tiny"): "",
+    ("inkling2_text", "tiny"): "attention-sink attention-temperature content-bias output-gate sliding-window",
+    ("jamba", "tiny"): "nope-blocks",
+    ("kimi_k2", "tiny"): "cached-otherwise rescaled-rotary",
+    ("lfm3", "tiny"): "output-gate proportional-rotary rotary-bases sliding-window",
+    ("longcat_flash", "tiny"): "cached-otherwise",
+    ("mamba", "tiny"): "",
+    ("mimo_v2_flash", "tiny"): "attention-sink partial-rotary per-block-sizes rotary-bases sliding-window",
+    ("minimax_m3_vl_text", "tiny"): "gain-norm sparse-attention",
+    ("mpt", "tiny"): "alibi layernorm",
+    ("nanochat", "tiny"): "weightless-norms",
+    ("nemotron", "tiny"): "gain-norm layernorm partial-rotary",
+    ("olmo", "tiny"): "layernorm weightless-norms",
+    ("openai-gpt", "tiny"): "layernorm no-cache position-embeddings",
+    ("opt", "tiny-post-norm"): "layernorm position-embeddings",
+    ("qwen2_vl_text", "tiny"): "multimodal-rotary",
+    ("qwen3_5_text", "tiny"): "gain-norm multimodal-rotary partial-rotary",
+    ("recurrent_gemma", "tiny"): "cache-in-modules gain-norm partial-rotary sliding-window",
+    ("smollm3", "tiny"): "nope-blocks",
+    ("xlstm", "tiny"): "",
+}
+
+EVERY = {quirk.slug: quirk for quirk in QUIRKS if quirk.about == "text"}
+
+
+@cache
+def run_of(family: str, name: str = "tiny") -> Run:
+    target = next(target for target in targets(family) if target.kind == "tiny" and target.id == name)
+    return measure(StandardizedTransformer(load(target, attn="eager")))
+
+
+def decide(slug: str, run: Run) -> Verdict:
+    found = EVERY[slug].run(run)
+    EVERY[slug].record(found, len(run.text))
+    return found
+
+
+@pytest.mark.parametrize(("family", "name"), KNOWN, ids=" ".join)
+def test_quirks_of_a_twin(family: str, name: str) -> None:
+    run = run_of(family, name)
+    verdicts = {slug: decide(slug, run).verdict for slug in sorted(SLUGS)}
+    assert {slug for slug, verdict in verdicts.items() if verdict == "yes"} == set(KNOWN[family, name].split())
+    assert not {slug for slug, verdict in verdicts.items() if verdict == "inconclusive"}
+
+
+@pytest.mark.parametrize(
+    ("family", "slug", "blocks", "measured"),
+    [
+        ("cohere2", "nope-blocks", [1, 3], {}),
+        ("bloom", "alibi", [0, 1, 2], {"slopes": [-0.5, -0.00391]}),
+        ("gemma2", "softcapped-scores", [0, 1, 2, 3], {"cap": 50.0}),
+        ("gpt_neo", "sliding-window", [1, 3], {"window": 8}),
+        ("qwen2_vl_text", "multimodal-rotary", [0, 1, 2], {"dimensions": [4, 6, 6]}),
+        ("kimi_k2", "cached-otherwise", [0, 1, 2, 3], {"stored": ["1 x 28 for 6 x 20"]}),
+        ("blt", "no-cache", None, {"raises": "AttributeError"}),
+        ("dory", "rotary-bases", None, {"base_full_attention": 1e7, "base_sliding_attention": 1e4}),
+    ],
+)
+def test_blocks_and_numbers(family: str, slug: str, blocks: Any, measured: dict[str, Any]) -> None:
+    found = decide(slug, run_of(family))
+    assert found.blocks == blocks
+    for name, number in measured.items():
+        assert found.measured[name] == (pytest.approx(number) if isinstance(number, (float, list)) else number)
+
+
+def test_what_lists_made_by_hand_say_otherwise() -> None:
+    """Neighbours turn together on every block of Llama 4 that turns at all. A window and a rotation that the class has
+    by default may be left out by a published checkpoint; a twin of the class has them.
+    """
+    found = decide("interleaved-rotary", run_of("llama4_text"))
+    assert found.verdict == "yes" and found.blocks == [0, 1, 2, 4, 5, 6]
+    found = decide("sliding-window", run_of("vaultgemma"))
+    assert found.blocks == [0, 2] and found.explained == {"window": "sliding_window"}
+    run = run_of("olmo_hybrid")
+    assert decide("nope-blocks", run).verdict == "no"
+    assert decide("rotary-bases", run).explained == {"base_full_attention": "rope_parameters.rope_theta"}
+
+
+def test_cache_facts() -> None:
+    facts = {fact.name: fact for fact in cache_facts(run_of("jamba"))}
+    assert facts["kv_cache_bytes_per_token"].value == 2 * 2 * 2 * 16 * 4
+    assert facts["cache_state_bytes"].value > 0
+    assert str(facts["cache_state_bytes"].statement).startswith("Blocks 0, 1, 3 to 5 and 7 hold a state")
+    (fact,) = cache_facts(run_of("openai-gpt"))
+    assert fact.value == 0 and fact.statement == "The model returns no cache."
