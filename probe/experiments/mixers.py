@@ -20,7 +20,7 @@ def _verdict(run: Run, holds: list[bool | None]) -> Verdict:
     every = steps(run)
     shown = [step for step, answer in zip(every, holds, strict=True) if step is not None and answer]
     measured: Measured = {}
-    if shown:
+    if shown and shown[0].shape:
         measured["state"] = list(shown[0].shape)
         if all(step.each for step in shown):
             measured["least_factor"] = digits(min(step.least for step in shown), 2)

@@ -110,8 +110,14 @@ def residual_inside_module(run: Run) -> Verdict:
     )
 
 
+NAMED = 4
+"""Most factors that a sentence names one by one."""
+
+
 def _factor_sentence(measured: Measured, blocks: list[int] | None, total: int) -> str:
     names = [f"`{name}`" for name in measured.get("factors") or []] or ["a factor"]
+    if len(names) > NAMED:
+        names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more factors"]
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     verb = "multiply" if len(names) > 1 else "multiplies"
     parts = {"sum": "the block's sum, stream included", "part": "parts of the block's sum"}
