@@ -1,0 +1,158 @@
+"""The scripts that the workflows run, in a throw-away repository with stand-ins for GitHub and the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from probe import store
+from tests.conftest import ROOT
+from tests.render import fixture
+
+GH = """\
+#!/bin/sh
+printf '%s\\n' "$@" >> "$HOME/asked"
+"""
+PROBE = """\
+#!{python}
+import os, pathlib, sys
+log = pathlib.Path(os.environ["HOME"]) / "probed"
+with log.open("a") as stream:
+    stream.write(" ".join(sys.argv[1:]) + "\\n")
+record = pathlib.Path("site_src/records/llama/new--record.json")
+if "--device" in sys.argv:
+    record.write_text(next(record.parent.glob("[!n]*.json")).read_text().replace("SmolLM2", "NewLM"))
+sys.exit(int(os.environ.get("FAKE_STATUS", "0")))
+"""
+
+
+@dataclass(frozen=True)
+class Repository:
+    folder: Path
+    home: Path
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        kept = {"PATH": f"{self.home}:{os.environ['PATH']}", "HOME": str(self.home), "VENV": str(self.home / "venv")}
+        given = {**kept, "PYTHON": sys.executable, **environment}
+        return subprocess.run(command, cwd=self.folder, env=given, capture_output=True, text=True)
+
+    def git(self, *arguments: str) -> str:
+        done = self.run("git", "-c", "user.name=A", "-c", "user.email=a@b.c", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def said(self, name: str) -> str:
+        path = self.home / name
+        return path.read_text() if path.is_file() else ""
+
+
+def _program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.format(python=sys.executable) if "{python}" in text else text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = Repository(tmp_path / "repository", tmp_path / "home")
+    made.home.mkdir()
+    for part in ("probe", "scripts"):
+        shutil.copytree(ROOT / part, made.folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "constraints.txt", ".gitignore"):
+        shutil.copy(ROOT / name, made.folder)
+    fixture.write(made.folder / "site_src" / "records")
+    _program(made.home / "gh", GH)
+    _program(made.home / "venv" / "bin" / "python", PROBE)
+    stamp = subprocess.run(
+        ["sha256sum"], input=b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt")),
+        capture_output=True, check=True,
+    ).stdout.decode().split()[0]  # fmt: skip
+    for extra in ("site", "probe"):
+        (made.home / "venv" / f".has-{extra}").write_text(f"{stamp}\n")
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "remote.git")], check=True)
+    made.git("init", "-q", "-b", "main")
+    made.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    made.git("add", "--all")
+    made.git("commit", "-q", "-m", "All that was")
+    return made
+
+
+def test_probe_hands_its_arguments_and_its_status_on(repository: Repository) -> None:
+    done = repository.run("scripts/probe", "check", "--since", "HEAD^", FAKE_STATUS="3")
+    assert done.returncode == 3
+    assert repository.said("probed") == "-c import pip\n-m probe check --since HEAD^\n"
+
+
+def test_site_builds_from_the_committed_records(repository: Repository) -> None:
+    assert repository.run("scripts/site", "--no-probe", "--no-serve").returncode == 0
+    assert repository.said("probed").splitlines()[1:] == ["-m probe.render build"]
+
+
+def test_a_measured_record_becomes_a_pull_request(repository: Repository) -> None:
+    done = repository.run("scripts/gpu", "llama", "org/model", "cuda")
+    assert done.returncode == 0, done.stderr
+    assert repository.said("probed").splitlines()[-1] == "-m probe llama --checkpoint org/model --device cuda"
+    measured = repository.folder / "build" / "measured"
+    assert [path.name for path in measured.rglob("*.json")] == ["new--record.json"]
+
+    (repository.folder / "site_src" / "records" / "llama" / "new--record.json").unlink()
+    done = repository.run("scripts/propose", "build/measured", "main", "records-1", GH_TOKEN="x")
+    assert done.returncode == 0, done.stderr
+    assert repository.git("diff", "--name-only", "main", "origin/records-1").split() == [
+        "site_src/records/llama/new--record.json"
+    ]
+    asked = repository.said("asked")
+    assert asked.startswith("auth\nsetup-git\npr\ncreate\n--base\nmain\n--head\nrecords-1\n")
+    assert "has a record now" in asked
+
+
+def test_records_that_say_the_same_propose_nothing_and_links_are_refused(repository: Repository) -> None:
+    folder = repository.folder / "build" / "measured" / "site_src" / "records" / "llama"
+    folder.mkdir(parents=True)
+    [record] = (repository.folder / "site_src" / "records" / "llama").glob("*.json")
+    data = json.loads(record.read_text())
+    (folder / record.name).write_text(store.canonical(data) + "\n")
+    done = repository.run("scripts/propose", "build/measured", "main", "records-2")
+    assert done.returncode == 0 and "No fact changed; nothing is proposed." in done.stderr
+    (folder / "link.json").symlink_to("/etc/passwd")
+    done = repository.run("scripts/propose", "build/measured", "main", "records-3")
+    assert done.returncode == 1 and "is no plain file; nothing was proposed." in done.stderr
+    assert repository.said("asked") == "" and repository.git("branch", "-a").split() == ["*", "main"]
+
+
+def test_publish_pushes_a_site_with_the_standard_library(repository: Repository) -> None:
+    (repository.folder / "site").mkdir()
+    (repository.folder / "site" / "index.html").write_text("front")
+    done = repository.run("scripts/publish", "publish", "site", GH_TOKEN="x", PYTHON=_bare(repository.home))
+    assert done.returncode == 0, done.stderr
+    repository.git("fetch", "-q", "origin")
+    assert repository.git("show", "origin/gh-pages:index.html") == "front"
+    assert repository.said("asked") == "auth\nsetup-git\n"
+
+
+def _bare(folder: Path) -> str:
+    """A Python that sees no installed package."""
+    _program(folder / "bare", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    return str(folder / "bare")
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("scripts/publish",), "scripts/publish takes publish, post or remove"),
+        (("scripts/publish", "burn"), "scripts/publish takes publish, post or remove"),
+        (("scripts/gpu", "llama"), "scripts/gpu FAMILY CHECKPOINT [DEVICE] takes"),
+        (("scripts/propose", "somewhere"), "scripts/propose DIR INTO BRANCH commits"),
+        (("scripts/preview",), "scripts/preview BASE [--out DIR]"),
+    ],
+)
+def test_a_script_says_what_it_takes(repository: Repository, command: tuple[str, ...], sentence: str) -> None:
+    done = repository.run(*command)
+    assert done.returncode == 2 and sentence in done.stderr
