@@ -1,4 +1,4 @@
-"""What the templates of a page's answers are given: what to know, and the tables people ask for."""
+"""What the templates of a page's answers are given: what to know, the tables people ask for, and recipes."""
 
 from __future__ import annotations
 
@@ -32,3 +32,19 @@ class Lookup:
 class Lookups:
     tables: list[Lookup]
     standing: str
+
+
+@dataclass(frozen=True)
+class RecipeForm:
+    """A snippet in one form. ``why`` where there is none to read with; ``edit`` only of a contribution."""
+
+    form: str
+    label: str
+    read: str | None
+    edit: str | None
+    why: str | None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    forms: list[RecipeForm]

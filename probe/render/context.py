@@ -154,10 +154,14 @@ class VisionSection:
 
 @dataclass(frozen=True)
 class Row:
-    """A value's row. ``state``: `run`, `built`, `never`; ``card``: the facts that the hover card shows."""
+    """A value's row. ``state``: `run`, `built`, `never`; ``card``: the facts that the hover card shows.
+
+    ``native``: path, and side and element, in the Hugging Face implementation.
+    """
 
     id: str
     name: str
+    native: tuple[str, str] | None
     role: str
     layout: str
     dims: list[str]
@@ -182,7 +186,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Values:
+    """``setup``: what every recipe of the page stands on."""
+
     hosts: list[Host]
+    setup: Markup
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from probe.render.lookups import lookups
 from probe.render.printout import printout
 from probe.render.standing import Standing
 from probe.render.templating import render
-from probe.render.values import tables
+from probe.render.values import setup, tables
 from probe.store import file_stem
 
 HEADING = re.compile(r'<h([2-4])[^>]*? id="([^"]+)"[^>]*>(.*?)</h\1>', re.S)
@@ -65,7 +65,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
     contexts = [
         Know(what_to_know(standing), standing.words()),
         vision,
-        c.Values([*tables(standing, False).hosts, *tables(standing, True).hosts]),
+        c.Values([*tables(standing, False), *tables(standing, True)], setup(record)),
         lookups(family, standing),
         sections.identities(standing),
         sections.experiments(standing),

@@ -56,8 +56,9 @@ class Standing:
         """The same value as the twin's run measured it."""
         if self.ran or self.twin is None:
             return None
-        found = [*self.twin.values, *(self.twin.vision.values if self.twin.vision else [])]
-        return next((v for v in found if v.host == value.host and v.name == value.name and v.reads is not None), None)
+        rows = [*self.twin.values, *(self.twin.vision.values if self.twin.vision else [])]
+        found = [v for v in rows if v.host == value.host and v.name == value.name and v.reads is not None]
+        return next((v for v in found if v.module == value.module), found[0] if found else None)
 
     def identities(self, vision: bool) -> list[Identity]:
         """The identities that were evaluated, on this checkpoint or on the twin."""

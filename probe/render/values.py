@@ -6,10 +6,15 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from probe.render.context import Host, Row, Values
+from probe.render import answers
+from probe.render.context import Host, Row
+from probe.render.naming import native
 from probe.render.places import is_served
+from probe.render.recipes import FORMS, recipes
+from probe.render.recipes.setup import setup as lines
 from probe.render.roles import value_role
 from probe.render.standing import Standing
+from probe.render.templating import render
 from probe.render.text import anchor, figure, some_blocks, value_url
 from probe.schema import HfPath, Record, Shape, Value
 
@@ -18,16 +23,16 @@ def code(text: str) -> Markup:
     return Markup("<code>{}</code>").format(text)
 
 
-def tables(standing: Standing, vision: bool) -> Values:
+def tables(standing: Standing, vision: bool) -> list[Host]:
     """One table a host, in the record's order."""
     record = standing.record
     part = record.vision if vision else record
     if part is None:
-        return Values([])
+        return []
     hosts: dict[tuple[str, str], list[Row]] = {}
     for value in part.values:
         hosts.setdefault((value.host, value.module), []).append(row(value, standing, part.shapes, part.blocks, vision))
-    return Values([Host(host, "h-" + anchor(host, module)[2:], module, rows) for (host, module), rows in hosts.items()])
+    return [Host(host, "h-" + anchor(host, module)[2:], module, rows) for (host, module), rows in hosts.items()]
 
 
 def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Sequence[int], vision: bool) -> Row:
@@ -40,6 +45,7 @@ def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Seque
     return Row(
         id=anchor(value.host, value.name),
         name=value.name,
+        native=native(value.hf),
         role=value_role(value, shapes),
         layout=value.layout,
         dims=value.dims,
@@ -51,7 +57,28 @@ def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Seque
         state_text=_state_text(value, state, standing, twin),
         where=some_blocks(value.blocks, len(blocks)) if in_block and len(value.blocks or []) != len(blocks) else "",
         show=f"#{'vision-' if vision else ''}block-{first}.{anchor(value.host, value.name)}" if in_block else None,
-        card=_card(value, state, standing, twin, len(blocks), _sizes(value, standing.record, shapes)),
+        card=_card(value, state, standing, twin, len(blocks), _sizes(value, standing.record, shapes))
+        + _recipe(value, standing, shapes),
+    )
+
+
+def _recipe(value: Value, standing: Standing, shapes: Sequence[Shape]) -> list[tuple[str, Markup]]:
+    """The snippets to copy."""
+    _, _, host = value.host.partition("layers[i]")
+    added = any(
+        f".{sub.host}".rstrip(".") == host and sub.contribution == value.name for s in shapes for sub in s.sublayers
+    )
+    found = recipes(standing, value, added and "layers[i]" in value.host)
+    forms = [answers.RecipeForm(r.form, FORMS[r.form], r.read, r.edit, r.why) for r in found]
+    return [("recipe", render(answers.Recipe(forms)))] if forms else []
+
+
+def setup(record: Record) -> Markup:
+    """What the snippets of a page stand on."""
+    return render(
+        answers.Recipe(
+            [answers.RecipeForm(form, label, lines(record, form), None, None) for form, label in FORMS.items()]
+        )
     )
 
 

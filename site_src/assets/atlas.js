@@ -4,12 +4,15 @@ const parts = {
   block: () => import("./parts/block.js"),
   chips: () => import("./parts/chips.js"),
   finder: () => import("./parts/finder.js"),
+  naming: () => import("./parts/naming.js"),
   printout: () => import("./parts/printout.js"),
+  recipes: () => import("./parts/recipes.js"),
   sortable: () => import("./parts/sortable.js"),
 }
 const attached = new WeakSet()
 
 function attach() {
+  document.documentElement.dataset.path = location.pathname
   for (const element of document.querySelectorAll("[data-part]")) {
     const load = parts[element.dataset.part]
     if (!load || attached.has(element)) continue
@@ -17,6 +20,12 @@ function attach() {
     load().then(part => part.mount(element))
   }
 }
+
+// The theme leaves links with a target to the browser, which is to follow those to a place on the same page.
+addEventListener("click", event => {
+  const link = event.target.closest?.("a[href*='#']")
+  if (link?.hash && link.pathname === location.pathname && link.host === location.host) link.target = "_self"
+}, true)
 
 // The theme gives its search dialog no name.
 document.querySelector(".md-search")?.setAttribute("aria-label", "Search")

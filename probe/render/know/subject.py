@@ -58,13 +58,17 @@ class Subject:
         return len(self.record.blocks)
 
     @cached_property
-    def _values(self) -> dict[tuple[str, str], Value]:
-        return {(value.host, value.name): value for value in self.record.values}
+    def _values(self) -> dict[tuple[str, str], list[Value]]:
+        found: dict[tuple[str, str], list[Value]] = {}
+        for value in self.record.values:
+            if is_served(value):
+                found.setdefault((value.host, value.name), []).append(value)
+        return found
 
-    def value(self, host: str, name: str) -> Value | None:
-        """The value's row where the checkpoint has it."""
-        found = self._values.get((host, name))
-        return found if found and is_served(found) else None
+    def value(self, host: str, name: str, module: str | None = None) -> Value | None:
+        """The value's row where the checkpoint has it: the one on hosts of the class ``module``, else the first."""
+        rows = self._values.get((host, name), [])
+        return next((row for row in rows if row.module == module), rows[0] if rows else None)
 
     def measured(self, value: Value) -> Value:
         """The row as a run filled it; the row itself where none did."""

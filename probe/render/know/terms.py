@@ -42,7 +42,7 @@ def terms(subject: Subject) -> list[Term]:
     found: dict[tuple[str, str, Place, str | None, tuple[str, ...]], Term] = {}
     for shape, blocks in subject.shapes():
         for sublayer in shape.sublayers:
-            value = subject.value(host_of(sublayer), sublayer.contribution)
+            value = subject.value(host_of(sublayer), sublayer.contribution, sublayer.module)
             if value is None or value.location is None or value.hf is None:
                 continue
             term = _term(subject, shape, sublayer, value, blocks)

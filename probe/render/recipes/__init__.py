@@ -1,0 +1,56 @@
+"""A snippet for every value, in three forms: this project's names, nnsight alone, hooks of plain PyTorch.
+
+All three are written from the record's row. A snippet reads the value on the first block that has it into ``value``;
+that of a contribution can also be an edit, which adds ``vector`` at the last position and leaves the ``logits``. What
+they stand on, ``model``, ``inputs`` and ``vector``, a set-up makes once a page (see :mod:`.setup`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from probe.render.places import is_served
+from probe.render.recipes import hooks, names, traced
+from probe.render.recipes.place import Place, place
+from probe.render.standing import Standing
+from probe.schema import Value
+
+Form = Literal["names", "nnsight", "pytorch"]
+
+FORMS: dict[Form, str] = {"names": "this project", "nnsight": "nnsight", "pytorch": "PyTorch"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One form's snippets. ``read`` and ``edit`` are None where the form has none; ``why`` says so for ``read``."""
+
+    form: Form
+    read: str | None
+    edit: str | None
+    why: str | None = None
+
+
+def recipes(standing: Standing, value: Value, contribution: bool) -> list[Recipe]:
+    """The three forms of a value's snippet; none for a value that the checkpoint does not serve.
+
+    Args:
+        contribution: whether the value is what a sublayer adds, so that the edit is given as well.
+    """
+    if not is_served(value) or value.hf is None:
+        return []
+    at = place(standing, value)
+    return [
+        Recipe("names", names.read(at), names.edit(at) if contribution else None),
+        _or_why("nnsight", at, traced.read(at), traced.edit(at) if contribution else None),
+        _or_why("pytorch", at, hooks.read(at), hooks.edit(at) if contribution else None),
+    ]
+
+
+def _or_why(form: Form, at: Place, read: str | None, edit: str | None) -> Recipe:
+    if read is not None:
+        return Recipe(form, read, edit)
+    if at.view is None:
+        return Recipe(form, None, None, "No single expression makes the value from the tensor that is there.")
+    why = f"No hook gets it: it is made by {at.operation} inside the forward of {at.path or 'the model'}."
+    return Recipe(form, None, None, why)

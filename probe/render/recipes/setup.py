@@ -1,0 +1,77 @@
+"""What the snippets of a page stand on: ``model``, ``inputs`` and ``vector``, in each form."""
+
+from __future__ import annotations
+
+from probe.render.recipes import Form
+from probe.schema import Record
+
+PROMPT = "The Eiffel Tower is in the city of"
+
+
+def setup(record: Record, form: Form) -> str:
+    """The lines that load the checkpoint and tokenize a prompt.
+
+    A twin is built here from code. Attention is eager, since some values are made by no other.
+    """
+    lines = ["import torch", *(["import nnsight"] if form != "pytorch" else []), *_imports(record, form), ""]
+    lines += [*_model(record, form), *_inputs(record, form)]
+    return "\n".join([*lines, f"vector = torch.randn({record.sizes['hidden_size']})"])
+
+
+def _tiny(record: Record) -> bool:
+    return record.checkpoint.kind == "tiny"
+
+
+def _vision(record: Record) -> bool:
+    return record.checkpoint.task == "image-text-to-text"
+
+
+def _imports(record: Record, form: Form) -> list[str]:
+    found = []
+    if _tiny(record):
+        found.append("from probe.checkpoints import load, resolve")
+        if _vision(record):
+            found.append("from probe.checkpoints.images import test_image")
+    elif _vision(record):
+        found.append("from PIL import Image")
+    if form == "names":
+        found.append("from probe.standard import StandardizedTransformer")
+    elif form == "nnsight":
+        found.append("from nnsight.modeling.transformers import TransformersModel")
+    if form != "names" and not _tiny(record):
+        reader = "AutoProcessor" if _vision(record) else "AutoTokenizer"
+        classes = [reader, record.checkpoint.architecture] if form == "pytorch" else [reader]
+        found.append(f"from transformers import {', '.join(sorted(classes))}")
+    return found
+
+
+def _model(record: Record, form: Form) -> list[str]:
+    name = record.checkpoint.id
+    reader = "processor" if _vision(record) else "tokenizer"
+    if _tiny(record):
+        lines = [f'loaded = load(resolve("{name}", "{record.family}"), attn="eager")', f"{reader} = loaded.{reader}"]
+        built = {
+            "names": "StandardizedTransformer(loaded)",
+            "nnsight": f"TransformersModel(loaded.module, task=loaded.task, {reader}={reader})",
+            "pytorch": "loaded.module",
+        }
+        return [*lines, f"model = {built[form]}"]
+    auto = "AutoProcessor" if _vision(record) else "AutoTokenizer"
+    read = [f'{reader} = {auto}.from_pretrained("{name}")']
+    if form == "names":
+        return [f'model = StandardizedTransformer("{name}", attn="eager")', f"{reader} = model.{reader}"]
+    if form == "nnsight":
+        task = f'task="{record.checkpoint.task}", attn_implementation="eager", dispatch=True'
+        return [f'model = TransformersModel("{name}", {task})', *read]
+    load = f'{record.checkpoint.architecture}.from_pretrained("{name}", attn_implementation="eager")'
+    return [f"model = {load}", *read]
+
+
+def _inputs(record: Record, form: Form) -> list[str]:
+    if not _vision(record):
+        return [f'inputs = dict(tokenizer("{PROMPT}", return_tensors="pt"))']
+    image = "test_image()" if _tiny(record) else 'Image.open("picture.png")'
+    return [
+        f'prompt = processor.image_token + " {PROMPT}"',
+        f'inputs = dict(processor(text=prompt, images=[{image}], return_tensors="pt"))',
+    ]

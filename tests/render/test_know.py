@@ -1,0 +1,194 @@
+"""What to know: the four questions are answered on every page, and each answer follows the record."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from probe.render.catalog import Family, Stored, read
+from probe.render.know import what_to_know
+from probe.render.know.subject import Subject
+from probe.render.know.terms import terms
+from probe.render.standing import Standing
+from probe.render.text import anchor
+from probe.store import file_stem, records_dir
+from tests.render import fixture
+
+ASKED = ("know-adding", "know-lens", "know-blocks", "know-loading")
+FAMILIES = read(records_dir())
+
+
+def standing(family: Family, stored: Stored) -> Standing:
+    record = stored.record
+    behind = family.stored.get(file_stem(record.evidence.twin)) if record.evidence else None
+    return Standing(record, behind.record if behind else None, family.uri(behind) if behind else None, "../")
+
+
+COMMITTED = [(f.name, s.slug, standing(f, s)) for f in FAMILIES.values() for s in f.pages]
+FIXTURE = [(r.family, file_stem(r.checkpoint.id), Standing(r, None)) for r in fixture.records()]
+every_page = pytest.mark.parametrize(
+    "page", [p for *_, p in [*COMMITTED, *FIXTURE]], ids=[f"{f}-{s}" for f, s, _ in [*COMMITTED, *FIXTURE]]
+)
+
+
+def committed(family: str, slug: str) -> Standing:
+    return standing(FAMILIES[family], FAMILIES[family].stored[slug])
+
+
+def plain(page: Standing, topic: str) -> str:
+    """A topic's sentences as a reader sees them; empty where the page has no such topic."""
+    found = next((t for t in what_to_know(page) if t.id == topic), None)
+    text = re.sub(r"<[^>]+>", "", " ".join(found.sentences)) if found else ""
+    return text.replace("&#39;", "'").replace("&gt;", ">").replace("&lt;", "<")
+
+
+def changed(page: Standing, **update: Any) -> Standing:
+    """The page of a record that says something else."""
+    return Standing(page.record.model_copy(update=update), page.twin)
+
+
+@every_page
+def test_the_four_questions_are_answered(page: Standing) -> None:
+    topics = {topic.id: topic for topic in what_to_know(page)}
+    for name in ASKED:
+        assert topics[name].sentences, name
+
+
+@every_page
+def test_sentences_are_whole_and_their_links_lead_to_rows(page: Standing) -> None:
+    rows = {anchor(value.host, value.name) for value in page.record.values}
+    for topic in what_to_know(page):
+        for sentence in topic.sentences:
+            text = re.sub(r"<a class=\"by\".*?</a>", "", sentence)
+            text = re.sub(r"<[^>]+>", "", text).strip()
+            assert text.endswith((".", "…")), text
+            assert "  " not in text and " ." not in text and " ," not in text, text
+            assert not re.search(r"\bNone\b(?!:)|\bnone\b|\{(?!i\})", text), text
+            assert sentence.count("<code>") == sentence.count("</code>")
+            for target in re.findall(r'href="#(v-[^"]+)"', sentence):
+                assert target in rows
+
+
+@every_page
+def test_a_page_behind_which_nothing_ran_claims_no_measurement(page: Standing) -> None:
+    if page.run is None:
+        text = plain(page, "know-adding") + plain(page, "know-lens")
+        assert "No run stands behind this page" in text and "not measured" in text
+        assert "In the run" not in text and "exact:" not in text
+
+
+def test_a_plain_block_adds_what_its_modules_return() -> None:
+    page = committed("llama", "tiny")
+    text = plain(page, "know-adding")
+    assert "add it to layer_output" in text and "model.layers.{i}.self_attn (element 0)" in text
+    assert "is one term more of the block's sum" in text and "moved by the edit" in text
+    assert "plus all contributions" in plain(page, "know-consequences")
+    assert plain(page, "know-blocks").startswith("None: all")
+
+
+def test_a_norm_after_a_sublayer_is_told_with_the_module_before_it() -> None:
+    page = committed("gemma3_text", "tiny")
+    text = plain(page, "know-adding")
+    assert "what the norms model.layers.{i}.post_attention_layernorm" in text
+    assert "not what model.layers.{i}.self_attn and model.layers.{i}.mlp return" in text
+    assert {term.place for term in terms(Subject(page))} == {"norm"}
+    assert "steer and ablate at" in plain(page, "know-consequences")
+
+
+def test_a_factor_of_the_sum_is_told_where_a_vector_goes_in_and_in_attribution() -> None:
+    page = committed("gemma4_text", "tiny")
+    assert "multiplies its whole sum by layer_scalar" in plain(page, "know-adding")
+    assert "every later block" in plain(page, "know-consequences")
+    assert "plus all contributions" not in plain(page, "know-consequences")
+    assert "tanh at ±30" in plain(page, "know-lens")
+    assert "takes its keys and values from the last earlier block" in plain(page, "know-blocks")
+
+
+def test_an_operation_that_gives_the_term_is_told() -> None:
+    assert "no module returns it" in plain(committed("llama4_text", "tiny"), "know-adding")
+
+
+def test_a_factor_of_a_term_is_told_with_the_configs_number() -> None:
+    page = committed("llama", "tiny")
+    shape = page.record.shapes[0]
+    factor = {"name": "residual_multiplier", "kind": "constant", "applies_to": "contribution"}
+    factors = [{**factor, "contribution": name} for name in ("attention_output", "mlp_output")]
+    shapes = [type(shape).model_validate(shape.model_dump() | {"factors": factors})]
+    row = type(page.record.config[0])(name="residual_multiplier", value=0.22)
+    text = plain(changed(page, shapes=shapes, config=[*page.record.config, row]), "know-adding")
+    assert "attention_output and mlp_output are multiplied by residual_multiplier (0.22)" in text
+    assert "divided by that" in text and "times these factors" in text
+
+
+def test_a_module_that_returns_the_stream_is_told() -> None:
+    page = committed("llama", "tiny")
+    record = page.record
+    values = [
+        v.model_copy(
+            update={
+                "location": "dense.output",
+                "hf": v.hf.model_copy(update={"path": f"{v.hf.path}.dense", "element": None}),
+            }
+        )
+        if v.name == "attention_output" and v.hf
+        else v
+        for v in record.values
+    ]
+    found = next(e for e in record.experiments if e.slug == "residual-inside-module")
+    held = found.model_copy(
+        update={"verdict": "yes", "statement": "It does.", "blocks": list(range(len(record.blocks)))}
+    )
+    page = changed(page, values=values, experiments=[held if e is found else e for e in record.experiments])
+    text = plain(page, "know-adding")
+    assert "attention_output is what model.layers.{i}.self_attn.dense returns" in text
+    assert "model.layers.{i}.self_attn returns the sum with the stream" in text
+    assert "removes the whole stream" in plain(page, "know-consequences")
+
+
+def test_a_readout_that_fails_is_no_exact_lens() -> None:
+    page = committed("llama", "tiny")
+    assert plain(page, "know-lens").startswith("Yes, it is exact")
+    broken = [
+        i.model_copy(update={"holds": False, "max_abs_error": 3.0, "reason": "The head is biased."})
+        if i.name == "readout"
+        else i
+        for i in page.record.identities
+    ]
+    assert plain(changed(page, identities=broken), "know-lens").startswith("No: ")
+    gone = [i for i in page.record.identities if i.name != "readout"]
+    assert "not measured" in plain(changed(page, identities=gone), "know-lens")
+
+
+def test_a_stream_that_changes_between_blocks_is_not_called_exact() -> None:
+    page = committed("llama", "tiny")
+    identities = [i for i in page.record.identities if i.name != "stream between blocks"]
+    fact = page.record.facts[0].model_copy(
+        update={
+            "name": "unkept_stream_between_blocks",
+            "value": 0.2,
+            "statement": "The usual `a == b` does not hold on 2 blocks: the two sides differ by 0.2 on blocks [0, 1].",
+        }
+    )
+    page = changed(page, identities=identities, facts=[*page.record.facts, fact])
+    text = plain(page, "know-adding")
+    assert "changed on its way" in text and "by exactly" not in text
+    assert "plus all contributions" not in plain(page, "know-consequences")
+    assert "on blocks 0–1." in plain(page, "know-unkept")
+
+
+def test_what_needs_another_load_is_told_with_the_reason() -> None:
+    text = plain(committed("llama", "tiny"), "know-loading")
+    assert "Under the default sdpa attention_scores and attention_probabilities cannot be read" in text
+    assert "attn_implementation='eager'" in text and "differ by at most" in text
+    page = committed("llama", "tiny")
+    values = [v.model_copy(update={"needs": None, "reason": None}) for v in page.record.values]
+    assert "Nothing is withheld" in plain(changed(page, values=values), "know-loading")
+
+
+def test_every_quirk_that_holds_is_told_once() -> None:
+    for _, _, page in COMMITTED:
+        said = [s for topic in what_to_know(page) for s in topic.sentences]
+        for slug in Subject(page).quirks:
+            assert sum(f"quirks/{slug}/" in sentence for sentence in said) <= 1, slug
