@@ -242,6 +242,22 @@ def test_rows_and_diagram_lead_to_each_other(open_page: Open) -> None:
     expect(page.locator("[data-name=text] .bench")).to_be_in_viewport()
 
 
+def test_an_address_that_a_link_sets_at_once_is_kept(open_page: Open) -> None:
+    """A pinned part goes into the address a moment later, by when a link may have set another."""
+    page = open_page(E2B)
+    page.evaluate(
+        """() => {
+          const shape = document.querySelector("[data-name=text] .shape.is-current")
+          const part = shape.querySelector("svg.wide a.part[aria-label^='mlp_neurons,']")
+          part.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }))
+          document.querySelector("[data-name=text] .pane-foot a").click()
+        }"""
+    )
+    page.wait_for_timeout(400)
+    assert page.evaluate("location.hash") == "#v-layers-mlp-mlp_neurons"
+    expect(page.locator("#v-layers-mlp-mlp_neurons")).to_be_in_viewport()
+
+
 def test_a_tap_pins_and_the_card_stays_on_the_screen(open_page: Open) -> None:
     page = open_page(E2B, 360, 740, has_touch=True, is_mobile=True)
     link = page.locator("[data-name=text] .shape.is-current svg.narrow a.part[aria-label^='attention_keys,']")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import CDPSession, Page, expect
+from playwright.sync_api import CDPSession, Page, Route, expect
 
 from tests.browser.conftest import stop_watching
 from tests.render.many import ORGANISATIONS, name
@@ -83,6 +83,20 @@ def test_a_search_shows_the_families_that_have_it(open_page: Open, wide: str) ->
     page.locator("[data-clear]").click()
     assert page.locator(CARDS).count() == 250
     expect(page.locator(FIELD)).to_be_focused()
+
+
+def test_what_is_searched_for_in_the_address_comes_late_and_moves_nothing(open_page: Open, wide: str) -> None:
+    page = open_page("/", 390, 800, of=wide)
+    held: list[Route] = []
+    page.route("**/index.json", lambda route: held.append(route))
+    page.clock.install()
+    page.goto(f"{wide}/?find=router")
+    page.wait_for_selector(".finder[data-mounted]")
+    page.clock.fast_forward(60_000)
+    expect(page.locator(".family-cards")).to_have_css("visibility", "hidden")
+    held[0].continue_()
+    expect(page.locator(".hits a").first).to_be_visible()
+    expect(page.locator(".family-cards")).to_have_css("visibility", "visible")
 
 
 def test_filters_narrow_and_what_is_chosen_is_in_the_address(open_page: Open, wide: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 FONT = 11.5
+NATIVE_FONT = 8.5
 ADVANCE = FONT * 0.6
 CHIP = 26.0
 PAD = 11.0
@@ -29,7 +30,13 @@ def width_of(text: str, font: float = FONT) -> float:
 
 @dataclass(frozen=True)
 class Label:
-    """What becomes a chip or a norm. ``card``: its card's id; ``state``: ``eager``, ``absent`` or empty."""
+    """What becomes a chip or a norm.
+
+    Attributes:
+        card: its card's id.
+        state: ``eager``, ``absent`` or empty.
+        native: of a value, its native path and side, which a switch shows in the name's place.
+    """
 
     text: str
     card: str
@@ -37,6 +44,7 @@ class Label:
     form: str = "chip"
     state: str = ""
     hint: str = ""
+    native: tuple[str, str] | None = None
 
     @property
     def width(self) -> float:
@@ -100,7 +108,10 @@ class Canvas:
         body = f'<rect x="{n(x)}" y="{n(y)}" width="{n(w)}" height="{n(CHIP)}" rx="{n(radius)}"/>'
         if label.form == "norm":
             body += f'<path d="M{n(x + 4)} {n(y + 1)}v{n(CHIP - 2)}M{n(x + w - 4)} {n(y + 1)}v{n(CHIP - 2)}"/>'
-        body += f'<text x="{n(x + w / 2)}" y="{n(y + CHIP / 2 + 4)}" text-anchor="middle">{_named(label.text)}</text>'
+        middle = f'x="{n(x + w / 2)}" text-anchor="middle"'
+        body += f'<text class="standard" {middle} y="{n(y + CHIP / 2 + 4)}">{_named(label.text)}</text>'
+        for kind, text, down in zip(("path", "side"), label.native or (), (11, 21), strict=False):
+            body += f'<text class="native {kind}" {middle} y="{n(y + down)}">{escape(_fitting(text, w))}</text>'
         self._front.append(self._link(label, body))
         return placed
 
@@ -151,12 +162,19 @@ class Canvas:
         It has ``xlink:href``, since the theme assigns to ``href`` wherever it finds one, which SVG refuses.
         """
         state = f" is-{label.state}" if label.state else ""
+        state += " named" if label.native else ""
         role = self._stream if label.role == "stream" else label.role
-        spoken = ", ".join(filter(None, [label.text, label.hint]))
+        spoken = ", ".join(filter(None, [label.text, label.hint, " ".join(label.native or ())]))
         return (
             f'<a class="part {label.form} r-{role}{state}" tabindex="0" xlink:href="#{escape(label.card)}" '
             f'aria-label="{escape(spoken)}">{body}</a>'
         )
+
+
+def _fitting(text: str, width: float) -> str:
+    """A native name as far as a chip of this width has room for it, which leaves out its beginning."""
+    room = int((width - PAD) / (NATIVE_FONT * 0.6))
+    return text if len(text) <= room else f"…{text[1 - room :]}"
 
 
 def _named(text: str) -> str:

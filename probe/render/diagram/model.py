@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from probe.render.context import Part
 from probe.render.diagram.canvas import Label
+from probe.render.naming import in_block
 from probe.render.roles import KINDS, MIXTURE, value_role
 from probe.render.text import anchor, figure, words
 from probe.schema import Factor, Shape, Sublayer, Value
@@ -205,7 +206,12 @@ class Reader:
             state = "eager"
         hint = f"{value.layout} [{' '.join(value.dims)}]" if present else "not on this block"
         return Label(
-            value.name, anchor(value.host, value.name), role or value_role(value, self.shapes), state=state, hint=hint
+            value.name,
+            anchor(value.host, value.name),
+            role or value_role(value, self.shapes),
+            state=state,
+            hint=hint,
+            native=in_block(value.hf),
         )
 
     def _norm(self, name: str, what: str, value: str) -> Label:

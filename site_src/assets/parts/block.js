@@ -44,7 +44,7 @@ document.addEventListener("click", event => {
   event.stopPropagation()
   follow(link.hash)
 }, true)
-addEventListener("hashchange", () => follow(location.hash))
+addEventListener("hashchange", event => follow(new URL(event.newURL).hash))
 addEventListener("keydown", event => {
   if (event.key === "Escape") for (const figure of live()) figure.release()
 })
@@ -245,11 +245,12 @@ class BlockFigure {
     this.mark()
   }
 
-  // Keeps the address shareable: the block, and the pinned part.
+  // Keeps the address shareable: the block, and the pinned part. An address that a link has set meanwhile stands.
   remember() {
     clearTimeout(this.timer)
+    const before = location.href
     this.timer = setTimeout(() => {
-      if (!this.root.isConnected) return
+      if (!this.root.isConnected || location.href !== before) return
       const name = this.root.dataset.name === "vision" ? "vision-block" : "block"
       const hash = this.pinned ? `#${name}-${this.index}.${this.pinned}` : `#${name}-${this.index}`
       history.replaceState(history.state, "", hash)

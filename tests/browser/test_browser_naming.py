@@ -1,0 +1,61 @@
+"""The switch between standard names and those of the Hugging Face implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import stop_watching
+
+Open = Callable[..., Page]
+PLACES = """() => [...document.querySelectorAll(".md-content :is(tr, h2, h3, p, .shape.is-current rect)")]
+  .map(element => element.getBoundingClientRect()).filter(box => box.width)
+  .map(box => [box.x, box.y + scrollY, box.width, box.height].join())"""
+CHIP = "[data-name=text] .shape.is-current svg.{} a.part[aria-label^='mlp_neurons,']"
+ROW = "#v-layers-mlp-mlp_neurons .names"
+
+
+@pytest.mark.parametrize(("width", "layout"), [(1440, "wide"), (390, "narrow")])
+def test_the_choice_of_names_holds_on_rows_and_diagrams_and_moves_nothing(
+    open_page: Open, width: int, layout: str
+) -> None:
+    page = open_page("/gemma4_text/", width)
+    chip = page.locator(CHIP.format(layout))
+    before = page.evaluate(PLACES)
+    expect(page.locator(f"{ROW} .native")).to_be_hidden()
+    page.locator("[data-name=text] .naming label", has_text="Hugging Face").click()
+    expect(page.locator(f"{ROW} .native")).to_have_text("model.language_model.layers.{i}.mlp.down_proj input 0")
+    for shown in (f"{ROW} .native", CHIP.format(layout) + " .native.path"):
+        expect(page.locator(shown)).to_be_visible()
+    assert chip.locator(".native").all_text_contents() == ["mlp.down_proj", "in 0"]
+    for gone in (f"{ROW} .standard", CHIP.format(layout) + " .standard"):
+        expect(page.locator(gone)).to_be_hidden()
+    expect(page.locator(".values .naming input[value=native]")).to_be_checked()
+    assert page.evaluate(PLACES) == before
+    page.reload()
+    page.wait_for_selector("[data-part=block] a.part[aria-pressed]")
+    expect(page.locator(f"{ROW} .native")).to_be_visible()
+    expect(page.locator("[data-name=text] .naming input[value=native]")).to_be_checked()
+
+
+def test_a_value_without_a_single_place_keeps_its_name(open_page: Open) -> None:
+    page = open_page("/llama4_text/")
+    page.locator(".values .naming input[value=native]").check()
+    alone = page.locator(".value-table .names:not(:has(.native)) .standard")
+    assert alone.count() and alone.first.is_visible()
+
+
+@pytest.mark.parametrize("chosen", ["standard", "native"])
+def test_paper_and_pages_without_scripts_show_both(open_page: Open, chosen: str) -> None:
+    page = open_page("/gemma4_text/")
+    stop_watching(page)
+    page.locator(f".values .naming input[value={chosen}]").check()
+    page.emulate_media(media="print")
+    bare = open_page("/gemma4_text/", java_script_enabled=False)
+    for each in (page, bare):
+        for name in ("standard", "native"):
+            expect(each.locator(f"{ROW} .{name}")).to_be_visible()
+            expect(each.locator(CHIP.format("wide") + f" .{name}").first).to_be_visible()
+        expect(each.locator(".naming").first).to_be_hidden()
