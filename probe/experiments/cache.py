@@ -12,11 +12,9 @@ import torch
 
 from ..measure.run import Run
 from ..schema import Fact
-from .answers import phrase
-from .base import Quirk, Verdict, some
+from .base import some
 from .extra import forward, once, token_ids
 from .support import reach
-from .traced import attention_value, judged
 
 FEW = 4
 """Positions of the short prompt: fewer than any window."""
@@ -197,86 +195,3 @@ def _past_windows(found: Caches, full: list[int]) -> Fact:
         unit="bytes",
         statement=f"Once {where} hold {kept} positions, their part stops growing: a token then adds {growth:,} bytes.",
     )
-
-
-def cached_otherwise(run: Run) -> Verdict:
-    """The shape of the keys in the cache against that of the keys the scores are made of: others are computed anew
-    from what is stored.
-    """
-    found: list[bool | None] = []
-    widths: set[str] = set()
-    held = caches(run)
-    for index in range(len(run.text)):
-        keys = attention_value(run, index, "attention_keys")
-        stored = held.few[index].keys if held.few else None
-        if keys is None or stored is None or len(stored) != 4:
-            found.append(False if keys is not None else None)
-            continue
-        found.append((stored[1], stored[3]) != (keys.shape[1], keys.shape[3]))
-        if found[-1]:
-            widths.add(f"{stored[1]} x {stored[3]} for {keys.shape[1]} x {keys.shape[3]}")
-    return judged(run, found, {"stored": sorted(widths)} if widths else {})
-
-
-def no_cache(run: Run) -> Verdict:
-    """Asks a forward for its cache: one that returns nothing and keeps nothing inside its modules makes the answer
-    yes.
-    """
-    found = caches(run)
-    if found.few is not None:
-        return Verdict("no")
-    if found.error is not None:
-        return Verdict("yes", measured={"raises": found.error})
-    kept = _kept_inside(run)
-    return Verdict("no" if kept else "yes", measured={"kept_in": kept} if kept else {})
-
-
-def _kept_inside(run: Run) -> list[str]:
-    """The attributes in which modules of the blocks keep tensors of a call, by class."""
-    names = set()
-    for block in run.text.envoys:
-        for module in block._module.modules():
-            held = [name for name, item in vars(module).items() if isinstance(item, torch.Tensor)]
-            names |= {f"{type(module).__name__}.{name}" for name in held}
-    return sorted(names)
-
-
-def cache_in_modules(run: Run) -> Verdict:
-    """Asks a forward for its cache, and where it returns none looks for tensors of the call that its modules keep."""
-    found = caches(run)
-    kept = _kept_inside(run) if found.few is None and found.error is None else []
-    return Verdict("yes" if kept else "no", measured={"kept_in": kept} if kept else {})
-
-
-QUIRKS = (
-    Quirk(
-        "cached-otherwise",
-        "Cache is not the keys",
-        "text",
-        cached_otherwise,
-        lambda m, b, n: (
-            f"On {some(b or [], n)} the cache does not hold the keys that the scores are made of (heads x width: "
-            f"{', '.join(m.get('stored') or [])}): they are computed anew from what is stored."
-        ),
-    ),
-    Quirk(
-        "no-cache",
-        "No cache",
-        "text",
-        no_cache,
-        lambda m, b, n: (
-            f"A forward returns no cache{phrase(m, 'raises', ' but raises {}')}, so that each generated token runs the "
-            "whole prompt again."
-        ),
-    ),
-    Quirk(
-        "cache-in-modules",
-        "Cache inside modules",
-        "text",
-        cache_in_modules,
-        lambda m, b, n: (
-            f"What a next token needs is kept in the modules ({', '.join(m.get('kept_in') or [])}) and not returned: a "
-            "second prompt must not run in between."
-        ),
-    ),
-)

@@ -7,16 +7,15 @@ from typing import Any
 
 import torch
 
-from ..measure.checks import fitted_scale
 from ..measure.default import implementation
 from ..measure.rounding import digits, one_digit
 from ..measure.run import Run, same
 from ..schema import Fact
 from .answers import tolerance
-from .attention import seen
 from .base import STRICT, in_words
 from .cache import cache_facts
 from .extra import SHORT, token_ids
+from .scores import fits, seen
 
 PADDING = 5
 """Positions of padding before the shorter of two prompts."""
@@ -143,9 +142,9 @@ def _logits(run: Run, inputs: dict[str, Any], attn: str) -> torch.Tensor:
 def score_scales(run: Run) -> list[Fact]:
     """The factor between q·k and the scores, by kind of block where they differ."""
     scales: dict[str, set[float]] = {}
-    for kind, block in zip(run.model.layer_types, seen(run), strict=True):
-        if block is not None:
-            scales.setdefault(kind, set()).add(digits(fitted_scale(block.scores, block.products)))
+    for kind, fit in zip(run.model.layer_types, fits(run), strict=True):
+        if fit is not None and fit.kind != "other":
+            scales.setdefault(kind, set()).add(digits(fit.scale))
     every = set().union(*scales.values())
     if len(every) == 1:
         value = every.pop()
