@@ -103,7 +103,7 @@ def _compare(found: Checked, outcome: Outcome) -> None:
 def _elsewhere(record: dict[str, Any], measured: dict[str, Any]) -> bool:
     """Whether a record is of real weights that another kind of device ran."""
     one, other = (each["provenance"]["device"] for each in (record, measured))
-    return bool(record["checkpoint"]["kind"] == "weights" and one != other)
+    return bool(measured["checkpoint"]["kind"] == "weights" and one != other)
 
 
 def _fault(path: Path) -> str | None:

@@ -44,7 +44,7 @@ def same(before: Any, after: Any) -> bool:
 
 def neighbours(before: float, after: float) -> bool:
     """Whether two numbers of one significant digit are the same or next to each other, as rounding may make them."""
-    if before == after or max(abs(before), abs(after)) <= NOISE:
+    if before == after:
         return True
     return min(abs(before), abs(after)) > 0 and abs(before - after) <= 1.01 * min(_step(before), _step(after))
 

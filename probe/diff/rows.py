@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe.diff.numbers import neighbours, same
+from probe.diff.numbers import NOISE, neighbours, same
 from probe.diff.words import code, shown, spans
 
 Row = dict[str, Any]
@@ -91,7 +91,9 @@ def _exact(before: Row, after: Row) -> bool:
 
 def _logits(before: Row, after: Row) -> bool:
     one, other = ((row.get("edit") or {}).get("logits") for row in (before, after))
-    return one is other if one is None or other is None else neighbours(one, other)
+    if one is None or other is None:
+        return one is other
+    return bool(max(one, other) <= NOISE or neighbours(one, other))
 
 
 def _identity_facts(row: Row) -> Row:
@@ -165,7 +167,7 @@ IDENTITIES = Kind(
     _brief_identity,
     _identity_facts,
     _of("reason"),
-    {"error": same_error},
+    {"error": same_error, "tolerance": lambda before, after: neighbours(before["tolerance"], after["tolerance"])},
     {"in blocks": _blocks},
 )
 QUIRKS = Kind(

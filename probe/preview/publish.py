@@ -86,7 +86,7 @@ def _rewrite(remote: str, branch: str, change: Callable[[Path], None], message: 
             was = _fetch(tree, address, branch)
             change(tree)
             _git(tree, "add", "--all", "--force")
-            if was and not _git(tree, "status", "--porcelain").strip():
+            if not _git(tree, "status", "--porcelain").strip():
                 return
             _git(tree, "checkout", "-q", "--orphan", "rewritten")
             _git(tree, "commit", "-q", "--allow-empty", "-m", message)

@@ -171,6 +171,19 @@ def test_an_untouched_record_and_other_last_digits_hold(desk: Desk, edit: Callab
     )  # fmt: skip
 
 
+def test_real_weights_of_another_device_are_not_checked_and_nothing_else_goes_unchecked(desk: Desk) -> None:
+    def elsewhere(record: Record) -> None:
+        record["checkpoint"]["kind"] = "weights"
+        record["provenance"]["device"] = "cuda"
+
+    desk.edit(elsewhere)
+    assert "kind`: recorded `weights`, measured `tiny`" in desk.run("check", FAMILY, "--checkpoint", TWIN)[1]
+    desk.text = desk.text.replace('"kind": "tiny",\n  "model_type"', '"kind": "weights",\n  "model_type"')
+    desk.edit(moved)
+    status, out, _ = desk.run("check", FAMILY, "--checkpoint", TWIN)
+    assert status == 0 and f"not checked, as what was measured is not here: {TWIN}" in out
+
+
 def test_what_was_measured_is_written_beside_and_never_over_the_records(desk: Desk) -> None:
     desk.edit(moved)
     other = desk.folder.parent / "measured"

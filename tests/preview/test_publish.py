@@ -105,6 +105,12 @@ def test_the_site_and_its_previews_share_a_branch_of_one_commit(forge: Forge) ->
     assert forge.git("ls-tree", "--name-only", "gh-pages", ".nojekyll").strip() == ".nojekyll"
 
 
+def test_what_was_never_published_is_removed_without_a_branch(forge: Forge) -> None:
+    assert forge.run("remove", "7") == 0 and forge.git("for-each-ref") == ""
+    publishing.publish(forge.site(), forge.remote, "gh-pages", 7)
+    assert forge.run("remove", "7") == 0 and "index.html" not in "".join(forge.files())
+
+
 def test_what_another_run_pushed_in_between_is_kept(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
     forge.run("publish", str(forge.site()))
     fetch, others = publishing._fetch, iter([3, 4])

@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 NAMES = sorted(path.name for path in WORKFLOWS.glob("*.yml"))
-UNTRUSTED = ["pull-request.yml"]
+UNTRUSTED = ["tests.yml"]
 TESTED = {
     ".ci/run": "tests",
     "scripts/gpu": "tests/workflows/test_scripts.py",
@@ -127,7 +127,7 @@ def test_a_step_is_one_command_without_expressions(name: str) -> None:
 
 
 def test_a_preview_is_fetched_by_the_name_it_was_kept_under() -> None:
-    [kept] = [step["with"] for step in _steps("pull-request.yml") if "upload-artifact" in step.get("uses", "")]
+    [kept] = [step["with"] for step in _steps("tests.yml") if "upload-artifact" in step.get("uses", "")]
     [fetched] = [step["with"] for step in _steps("publish-preview.yml") if "download-artifact" in step.get("uses", "")]
     assert (kept["name"], kept["path"]) == (fetched["name"], fetched["path"])
-    assert _on(_read("publish-preview.yml"))["workflow_run"]["workflows"] == [_read("pull-request.yml")["name"]]
+    assert _on(_read("publish-preview.yml"))["workflow_run"]["workflows"] == [_read("tests.yml")["name"]]
