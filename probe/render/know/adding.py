@@ -11,6 +11,7 @@ from probe.render.know.terms import Term, terms
 from probe.render.text import figure, prose
 
 BETWEEN = "stream between blocks"
+ADDS = {"scaled-residual-adds", "hyper-connections"}
 
 
 def adding(subject: Subject) -> list[Markup]:
@@ -93,6 +94,10 @@ def _giver(term: Term) -> Markup:
 
 
 def _own(subject: Subject, mine: Sequence[Term]) -> Markup:
+    if "hyper-connections" in subject.quirks:
+        sums = listing([code(s) for s in dict.fromkeys(shape.identity for shape, _ in subject.shapes())])
+        text = "{names} {are} what {givers} {return_}; the lanes take them up by the block's sum: {sums}."
+        return say(text, sums=sums, **_parts(subject, mine))
     text = (
         "{names} {are} what {givers} {return_}: only the add comes after, so a vector added there is one term more of "
         "the block's sum."
@@ -134,7 +139,7 @@ def _factors(subject: Subject, found: Sequence[Term]) -> list[Markup]:
     if scaled := factors_of_terms(subject, found):
         text = "Before the add {scaled}: to move the stream by a vector, add the vector divided by that."
         said.append(say(text, scaled=scaled))
-    elif "scaled-residual-adds" in subject.quirks and not factors_of_sums(subject):
+    elif {"scaled-residual-adds"} == subject.quirks.keys() & ADDS and not factors_of_sums(subject):
         whole = listing([code(s) for s in dict.fromkeys(shape.identity for shape, _ in subject.shapes())])
         said.append(say("A term reaches the stream with what the block's sum multiplies it by: {whole}.", whole=whole))
     if sums := factors_of_sums(subject):

@@ -29,7 +29,7 @@ def _sum(subject: Subject) -> list[Markup]:
     """Whether the stream is its first state plus all contributions."""
     found = subject.identities("block sum")
     terms_of = [_plain(identity.expression) for identity in found]
-    if not found or not all(terms_of) or not subject.identities(BETWEEN):
+    if not found or not all(terms_of) or not subject.identities(BETWEEN) or not subject.identities("final norm"):
         return []
     known = {f"{sub.host}.{sub.contribution}".lstrip(".") for shape, _ in subject.shapes() for sub in shape.sublayers}
     more = list(dict.fromkeys(term for each in terms_of for term in each[1:] if term not in known))

@@ -6,9 +6,9 @@ import re
 
 from markupsafe import Markup
 
-from probe.render.know.subject import Subject, code, say
+from probe.render.know.subject import Subject, code, say, within
 from probe.render.standing import error_text
-from probe.render.text import figure
+from probe.render.text import figure, prose
 from probe.schema import Identity
 
 ROW = "model"
@@ -20,19 +20,31 @@ def lens(subject: Subject) -> list[Markup]:
 
 def _exact(subject: Subject) -> list[Markup]:
     """The readout of the last block's output, compared with the logits."""
-    found = subject.identities("readout")
+    found, normed = _first(subject, "readout"), _first(subject, "final norm")
+    if found and normed:
+        error = found.max_abs_error
+        text = (
+            "Yes, it is exact{within}: {chain}, applied to the last block's output, give the model's logits "
+            "({equation})."
+        )
+        within_ = "" if error == 0 else f" to within {error_text(error)}"
+        return [say(text, chain=_chain(subject), within=within_, equation=code(found.expression))]
     if found:
-        error = found[0].max_abs_error
-        text = "Yes, it is exact" if error == 0 else "Yes, it is exact to within {error}"
-        text += ": {chain}, applied to the last block's output, give the model's logits ({project})."
-        return [say(text, chain=_chain(subject), error=error_text(error), project=code(found[0].expression))]
+        text = (
+            "Yes, by `project_on_vocab`, which gives the model's logits {error}; but more than the final norm and the "
+            "head stands between the last block's output and the logits."
+        )
+        return [say(text, error=within(found.max_abs_error))]
     failed = next((i for i in subject.standing.identities(False) if i.name == "readout"), None)
     if failed:
         text = "No: norm and head on the last block's output miss the model's logits by {error}. {reason}"
         return [say(text, error=error_text(failed.max_abs_error), reason=failed.reason or "")]
-    if (unkept := subject.fact("unkept_readout")) is not None:
-        return [say("No: {statement}", statement=unkept.statement)]
-    return [say("Whether it is exact was not measured on this checkpoint or on a twin whose record is here.")]
+    if fact := subject.fact("unkept_readout") or subject.fact("unkept_final_norm"):
+        text = "No: what the final norm and the head read is not the last block's output as it is. {statement}"
+        return [say(text, statement=prose(fact.statement))]
+    if subject.run is None:
+        return [say("Whether it is exact was not measured on this checkpoint or on a twin whose record is here.")]
+    return [say("No way from the last block's output alone to the model's logits was found in the run.")]
 
 
 def _chain(subject: Subject) -> Markup:
@@ -74,7 +86,7 @@ def _after(subject: Subject) -> list[Markup]:
         said.append(say(text, at=f" at ±{figure(height)}" if height is not None else "", head=link))
     if scale := subject.quirks.get("scaled-logits"):
         text = (
-            "The head's logits are multiplied by {factor} to give the model's, so a lens that stops at {head} has the "
+            "The head's logits are multiplied by {factor} to give the model's, so a lens that stops at {head} gives "
             "other probabilities."
         )
         factor = scale.measured.get("factor")
@@ -89,11 +101,11 @@ def _returned(subject: Subject) -> list[Markup]:
         return []
     if normed.value:
         text = (
-            "`hidden_states[-1]` has passed the final norm already; the lens takes the last block's `layer_output`, "
-            "which is not among the hidden states."
+            "`hidden_states[-1]` has passed the final norm already; the last block's `layer_output` is not among the "
+            "hidden states."
         )
         return [say(text)]
-    return [say("`hidden_states[-1]` is the last block's output, before the final norm: a lens norms it first.")]
+    return [prose(normed.statement)]
 
 
 def _tied(subject: Subject) -> list[Markup]:

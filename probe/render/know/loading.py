@@ -8,15 +8,16 @@ from probe.render.know.subject import Subject, code, say
 from probe.render.text import prose
 from probe.schema import Value
 
-NUMERIC = ("eager_sdpa", "eager_sdpa_padded", "eager_sdpa_padding")
+NUMERIC = ("takes_sdpa", "eager_sdpa", "eager_sdpa_padded", "eager_sdpa_padding")
+
+CALLS = ("fp32-residual", "batch-mixing", "no-cache", "cached-otherwise", "cache-in-modules")
+"""Quirks of how a call goes: what is mixed, kept or held in another dtype."""
 
 
 def loading(subject: Subject) -> list[Markup]:
     withheld, never = _withheld(subject), _never(subject)
     said = [*withheld, *_own_arithmetic(subject), *_numbers(subject)]
-    if "fp32-residual" in subject.quirks:
-        said.append(subject.quirk("fp32-residual"))
-    return [*said, *never]
+    return [*said, *(subject.quirk(slug) for slug in CALLS if slug in subject.quirks), *never]
 
 
 def _withheld(subject: Subject) -> list[Markup]:

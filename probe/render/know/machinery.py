@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from probe.render.know.blocks import partial
+from probe.render.know.loading import CALLS
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
 from probe.render.know.terms import host_of
 from probe.render.text import figure, prose
@@ -15,8 +16,11 @@ ENTRANCE = (
     "scaled-embeddings",
     "embedding-multiplier",
     "position-embeddings",
+    "normed-embeddings",
+    "embeddings-again",
     "per-layer-embeddings",
     "alibi",
+    "relative-bias",
     "nope-blocks",
     "partial-rotary",
     "proportional-rotary",
@@ -29,7 +33,7 @@ ENTRANCE = (
 """Quirks of embeddings and positions."""
 
 ELSEWHERE = {
-    "fp32-residual",
+    *CALLS,
     "grouped-query",
     "multi-query",
     "hyper-connections",

@@ -70,7 +70,8 @@ def _same(contribution: str | None, sublayer: Sublayer, value: Value) -> bool:
 def _place(subject: Subject, sublayer: Sublayer, value: Value, module: str | None) -> tuple[Place, str | None]:
     assert value.location is not None and value.hf is not None
     if sublayer.post_norm:
-        return "norm", f"{subject.block_path}.{sublayer.post_norm}" if subject.block_path else None
+        norm = f"{subject.block_path}.{sublayer.post_norm}" if subject.block_path else None
+        return ("own", value.hf.path) if norm and norm == module else ("norm", norm)
     if value.hf.side == "op":
         return "inside", value.hf.path
     steps = modules(value.location)
