@@ -78,10 +78,8 @@ def turned_heads(run: Run) -> Verdict:
     """The same two: heads that differ but are as long as before were turned."""
     found = [
         None
-        if block is None
-        else block.premix is not None
-        and block.premix.numel() == block.outputs.numel()
-        and _between(block.premix.reshape(block.outputs.shape), block.outputs, tolerance(run)) == "turn"
+        if block is None or block.premix is None or block.premix.numel() != block.outputs.numel()
+        else _between(block.premix.reshape(block.outputs.shape), block.outputs, tolerance(run)) == "turn"
         for block in seen(run)
     ]
     return judged(run, found)
