@@ -13,7 +13,7 @@ from ..measure.run import Run
 from .extra import SHORT, forward, noisy, once, times, token_ids
 from .tap import Change, Rows, Tap, hooks
 
-STREAM_SCALE = 64.0
+STREAM_SCALE = 1024.0
 """What the stream is multiplied with in a row of :func:`streams`."""
 
 

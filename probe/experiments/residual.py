@@ -79,7 +79,7 @@ def scaled_residual_adds(run: Run) -> Verdict:
 
 STAYS = 0.15
 """How far from the stream's change that of a module's return may be, relative to it, where the stream is in the sum:
-next to a stream 64 times as large a contribution that follows a norm is small.
+next to a stream that many times as large a contribution that follows a norm is small.
 """
 
 

@@ -75,8 +75,12 @@ def _carry(experiment: Experiment, blocks: list[int], model: StandardizedTransfo
     where = None if experiment.blocks is None else [i for i, twin in enumerate(blocks) if twin in experiment.blocks]
     numbers = {name: _config_entry(model, key, vision=vision) for name, key in experiment.explained.items()}
     absent = [experiment.explained[name] for name, value in numbers.items() if value is None]
-    if absent:
-        why = f"the twin's number is its config's {absent[0]}, which this config does not have"
+    if absent or (where == [] and experiment.verdict == "yes"):
+        why = (
+            f"the twin's number is its config's {absent[0]}, which this config does not have"
+            if absent
+            else "the twin's blocks that it holds on are like none of this checkpoint's"
+        )
         return experiment.model_copy(
             update={
                 "verdict": "inconclusive",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..schema import Row
@@ -107,4 +108,7 @@ def _flat(name: str, value: Any) -> list[Row]:
 
 
 def _scalar(value: Any) -> bool | int | float | str | None:
+    """The value itself; as text what JSON has no form for: a class, a dtype, an infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return value if isinstance(value, (bool, int, float, str)) or value is None else str(value).removeprefix("torch.")

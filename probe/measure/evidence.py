@@ -26,14 +26,33 @@ NOT_FLAGS = frozenset(
 
 @dataclass(frozen=True)
 class Stackwise:
-    """Block by block, how a stack is built: equal signatures mean equal module trees and layer types."""
+    """Block by block, how a stack is built: equal signatures mean equal module trees and layer types. ``flags`` are what
+    the modules of each block say of themselves that is no size.
+    """
 
     signatures: tuple[Signature, ...]
+    flags: tuple[frozenset[tuple[str, str, Any]], ...]
 
 
 def built(blocks: Sequence[Any], layer_types: Sequence[str]) -> Stackwise:
     """The signature of each block: its layer type, and the path, class and parameter names of every module in it."""
-    return Stackwise(tuple((kind, signature(block._module)) for block, kind in zip(blocks, layer_types, strict=True)))
+    return Stackwise(
+        tuple((kind, signature(block._module)) for block, kind in zip(blocks, layer_types, strict=True)),
+        tuple(said(block._module) for block in blocks),
+    )
+
+
+def said(block: torch.nn.Module) -> frozenset[tuple[str, str, Any]]:
+    """What a block's modules say of themselves: attributes that are true, false, 0, 1 or a word, and whether there is a
+    window or a chunk."""
+    found: set[tuple[str, str, Any]] = set()
+    for path, module in block.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, (bool, str)) or (value in (0, 1) and "idx" not in name and "index" not in name):
+                found.add((path, name, value))
+            elif "window" in name or "chunk" in name:
+                found.add((path, name, value is not None))
+    return frozenset(found)
 
 
 def signature(block: torch.nn.Module) -> Signature:
@@ -54,10 +73,14 @@ def signature(block: torch.nn.Module) -> Signature:
 
 
 def covered(checkpoint: Stackwise, twin: Stackwise) -> list[int] | None:
-    """For each block of the checkpoint a block of the twin built like it, or None if one has no such block."""
-    first = {signature: index for index, signature in reversed(list(enumerate(twin.signatures)))}
-    found = [first.get(signature) for signature in checkpoint.signatures]
-    return None if None in found else [index for index in found if index is not None]
+    """For each block of the checkpoint the likest block of the twin built like it, or None if one has no such block."""
+    found = []
+    for signature, flags in zip(checkpoint.signatures, checkpoint.flags, strict=True):
+        alike = [index for index, other in enumerate(twin.signatures) if other == signature]
+        if not alike:
+            return None
+        found.append(max(alike, key=lambda index: (len(flags & twin.flags[index]), -index)))
+    return found
 
 
 def evidence(

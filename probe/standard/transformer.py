@@ -129,7 +129,9 @@ class StandardizedTransformer(TransformersModel, Host):
 
     @property
     def hidden_size(self) -> int:
-        return int(self.text_config.hidden_size)
+        """Width of the residual stream; of the token embedding where the text config names none."""
+        found = getattr(self.text_config, "hidden_size", None)
+        return int(self._module.get_input_embeddings().weight.shape[-1] if found is None else found)
 
     @property
     def vocab_size(self) -> int:
