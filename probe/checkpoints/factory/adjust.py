@@ -12,6 +12,7 @@ GROUPED = {"num_key_value_heads": 2}
 GROUPED_WHY = "the class default has as many KV heads as heads, its published checkpoints have fewer"
 
 ADJUST: dict[str, tuple[dict[str, Any], str]] = {
+    "afmoe": ({"mup_enabled": True}, "the published checkpoints scale their embeddings; the class's default does not"),
     "apertus": (GROUPED, GROUPED_WHY),
     "apertus1p5_text": (GROUPED, GROUPED_WHY),
     "arcee": (GROUPED, GROUPED_WHY),
@@ -36,6 +37,7 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         "the global stream is as wide as the local heads that feed it, a patch begins where the patcher is uncertain, "
         "the bytes are our tokenizer's, and a cache asks this config for num_hidden_layers, which it lacks",
     ),
+    "cohere/tiny-qk-norm": ({"use_qk_norm": True}, "the largest published checkpoint norms queries and keys"),
     "cohere2": (GROUPED, GROUPED_WHY),
     "cohere2_moe": (GROUPED, GROUPED_WHY),
     "cohere_compass_text": (
