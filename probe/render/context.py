@@ -34,6 +34,7 @@ class Hero:
     twin_url: str | None
     facts: list[tuple[str, str]]
     chips: list[Chip]
+    compare_url: str
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from markupsafe import Markup
 from probe.index import Index
 from probe.render import by_quirk, by_value, catalog, home
 from probe.render.catalog import Family, Stored
+from probe.render.compare import pages as compare
+from probe.render.compare.column import column
 from probe.render.indexing import index
 from probe.render.llms import llms
 from probe.render.navigation import navigation
@@ -76,12 +78,14 @@ class Site:
 
     def navigation(self) -> list[Any]:
         titles = [(family.default.record.about.title, name) for name, family in self.families.items()]
-        return navigation(titles, self.served, by_quirk.slugs(self.findings))
+        pairs = [(compare.name(pair), compare.address(pair)) for pair in compare.pairs(self.families.values())]
+        return navigation(titles, self.served, by_quirk.slugs(self.findings), pairs)
 
     def pages(self) -> list[Generated]:
         """All pages, none of them composed yet."""
         made = [self._family(family, stored) for family in self.families.values() for stored in family.pages]
         made += [self._value(name) for name in self.served]
+        made += [self._any(), *map(self._pair, compare.pairs(self.families.values()))]
         return made + [self._quirk(slug, label) for slug, label in by_quirk.slugs(self.findings).items()]
 
     def included(self) -> dict[str, str]:
@@ -105,6 +109,9 @@ class Site:
         yield "index.json", self.index.model_dump_json(by_alias=True) + "\n"
         yield "index.schema.json", json.dumps(Index.model_json_schema(by_alias=True), indent=1) + "\n"
         yield "llms.txt", llms(self.index, address)
+        for family in self.families.values():
+            for stored in family.pages:
+                yield f"{family.uri(stored)}column.json", column(family, stored).model_dump_json()
 
     def _family(self, family: Family, stored: Stored) -> Generated:
         return Generated(
@@ -123,6 +130,22 @@ class Site:
         text = next(place.value.description for place in self.values[name] if place.served)
         return Generated(f"{value_url(name)}index.md", name, text, ("toc",), made)
 
+    def _any(self) -> Generated:
+        def made() -> Composed:
+            return _unsearched(compare.any_page(list(self.families.values())), "Compare")
+
+        text = "Two to four checkpoints side by side: diagrams, facts and values."
+        return Generated("compare/index.md", "Compare", text, ("navigation", "toc"), made, brief("Compare"))
+
+    def _pair(self, pair: tuple[Family, Family]) -> Generated:
+        name = compare.name(pair)
+
+        def made() -> Composed:
+            return _unsearched(compare.pair_page(pair), name)
+
+        text = f"{name} side by side: diagrams, facts and values."
+        return Generated(f"{compare.address(pair)}index.md", name, text, ("navigation", "toc"), made, brief(name))
+
     def _quirk(self, slug: str, label: str) -> Generated:
         def made() -> Composed:
             return _plain(render(by_quirk.page(slug, label, self.findings, len(self.families))), label)
@@ -135,3 +158,9 @@ def _plain(page: Markup, name: str) -> Composed:
     """A page without a table of contents and without parts that the search must not read."""
     top = {"level": 1, "id": "top", "name": html.escape(name), "children": []}
     return Composed(html=str(page), later={}, toc=[top])
+
+
+def _unsearched(page: Markup, name: str) -> Composed:
+    """A page that the search knows by its title only."""
+    plain = _plain(Markup(brief(name)), name)
+    return replace(plain, later={plain.html: str(page)})

@@ -12,12 +12,25 @@ GROUP = 16
 """Families that a group of letters has at least, as far as there are that many."""
 
 
-def navigation(families: Iterable[tuple[str, str]], values: Iterable[str], quirks: dict[str, str]) -> list[Any]:
-    """mkdocs' ``nav``. ``families``: (title, model_type) pairs; ``quirks``: slug to label."""
+def navigation(
+    families: Iterable[tuple[str, str]],
+    values: Iterable[str],
+    quirks: dict[str, str],
+    compared: Iterable[tuple[str, str]],
+) -> list[Any]:
+    """mkdocs' ``nav``.
+
+    Args:
+        families: (title, model_type) pairs.
+        values: names of values that have a page.
+        quirks: slug to label.
+        compared: comparisons made beforehand, (title, address) pairs.
+    """
     return [
         {"Families": ["index.md", *groups(sorted(families, key=lambda pair: pair[0].lower()))]},
         {"Values": ["values/index.md", *({name: f"{value_url(name)}index.md"} for name in sorted(values))]},
         {"Quirks": ["quirks/index.md", *({label: f"{quirk_url(slug)}index.md"} for slug, label in quirks.items())]},
+        {"Compare": ["compare/index.md", *({title: f"{address}index.md"} for title, address in compared)]},
         {"Data": "data.md"},
         {"How we know": "how-we-know.md"},
     ]

@@ -78,7 +78,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
     ]
     selector = render(sections.selector(family, stored, link))
     rest = [selector, unindexed(figure_of(standing, False)), *(render(context) for context in contexts if context)]
-    article = render(c.Page(record.family, render(sections.hero(standing, link)), rest))
+    article = render(c.Page(record.family, render(sections.hero(standing, link, family.uri(stored))), rest))
     composed = Composed(str(article), later, [])
     whole = composed.whole(composed.html)
     contents = toc(whole, record.about.title)

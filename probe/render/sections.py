@@ -48,8 +48,8 @@ def served(record: Record) -> int:
     return len([row for row in rows if row.blocks != []])
 
 
-def hero(standing: Standing, link: Link) -> c.Hero:
-    """The head of the page."""
+def hero(standing: Standing, link: Link, page: str) -> c.Hero:
+    """The head of the page. ``page``: its address below the site's root."""
     record = standing.record
     checkpoint = record.checkpoint
     facts = [
@@ -69,6 +69,7 @@ def hero(standing: Standing, link: Link) -> c.Hero:
         twin_url=_twin_url(standing, link),
         facts=facts,
         chips=chips(record.experiments, len(record.blocks), standing),
+        compare_url=link(f"compare/?a={page.rstrip('/')}"),
     )
 
 

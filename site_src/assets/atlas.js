@@ -3,6 +3,7 @@
 const parts = {
   block: () => import("./parts/block.js"),
   chips: () => import("./parts/chips.js"),
+  compare: () => import("./parts/compare.js"),
   finder: () => import("./parts/finder.js"),
   naming: () => import("./parts/naming.js"),
   printout: () => import("./parts/printout.js"),

@@ -169,6 +169,8 @@ def test_arrows_walk_the_parts(open_page: Open) -> None:
 def test_tab_reaches_slider_and_parts_of_the_shown_shape_only(open_page: Open) -> None:
     page = open_page(E2B)
     page.locator("#text-slider").focus()
+    page.keyboard.press("Tab")
+    expect(page.locator("[data-name=text] .naming input:checked")).to_be_focused()
     names = []
     for _ in range(60):
         page.keyboard.press("Tab")

@@ -200,7 +200,7 @@ def test_without_scripts_the_index_is_a_plain_list(open_page: Open, wide: str) -
     assert page.locator(CARDS).count() == 250
     for hidden in (FIELD, ".facets", ".finder-status", ".finder-none", ".hits"):
         expect(page.locator(hidden).first).to_be_hidden()
-    page.locator(CARDS).nth(3).locator("a").click()
+    page.locator(CARDS).nth(3).locator("a").first.click()
     expect(page.locator(".family-page h1")).to_be_visible()
 
 

@@ -28,36 +28,45 @@ class Frame:
     narrow: bool
 
 
+DESK = Frame(WIDE, 62, 150, WIDE - 2, False)
+PHONE = Frame(NARROW, 15, 38, NARROW - 1, True)
+
+
 def draw(block: Block, narrow: bool, title: str, stream: str) -> Markup:
     """The SVG of a block, wide or narrow. ``stream``: the role that colours the stream."""
-    frame = Frame(NARROW, 15, 38, NARROW - 1, True) if narrow else Frame(WIDE, 62, 150, WIDE - 2, False)
+    frame = PHONE if narrow else DESK
     canvas = Canvas(frame.width, stream)
     y = 2.0
     top = y
     if block.start:
-        y = _station(canvas, frame, block.start, y)
+        y = station(canvas, frame, block.start, y)
     for lanes, mid in zip(block.groups, block.mids, strict=True):
-        y = _group(canvas, frame, lanes, y)
+        y = group(canvas, frame, lanes, y)
         if mid and mid.state != "absent":
-            y = _station(canvas, frame, mid, y + 20)
-    for factor in block.factors:
-        y = _factor(canvas, frame, factor, y + 26)
-    for label in block.others:
-        y = _station(canvas, frame, label, y + 16)
-    bottom = y + 26
-    canvas.trunk(frame.stream, top + CHIP / 2, bottom)
-    if block.end:
-        bottom = _station(canvas, frame, block.end, bottom)
+            y = station(canvas, frame, mid, y + 20)
+    bottom = tail(canvas, frame, block, y, top + CHIP / 2)
     return canvas.svg(bottom + 3, title, "narrow" if narrow else "wide")
 
 
-def _station(canvas: Canvas, frame: Frame, label: Label, y: float) -> float:
+def tail(canvas: Canvas, frame: Frame, block: Block, y: float, top: float) -> float:
+    """What follows the last add, and the stream from ``top`` to the block's end. Returns where that is."""
+    for scale in block.factors:
+        y = factor(canvas, frame, scale, y + 26)
+    for label in block.others:
+        y = station(canvas, frame, label, y + 16)
+    bottom = y + 26
+    canvas.trunk(frame.stream, top, bottom)
+    return station(canvas, frame, block.end, bottom) if block.end else bottom
+
+
+def station(canvas: Canvas, frame: Frame, label: Label, y: float) -> float:
     """A value of the stream, on the stream's line. Returns where it ends."""
     canvas.place(label, 1 if frame.narrow else max(1.0, frame.stream - label.width / 2), y)
     return y + CHIP
 
 
-def _factor(canvas: Canvas, frame: Frame, label: Label, y: float) -> float:
+def factor(canvas: Canvas, frame: Frame, label: Label, y: float) -> float:
+    """What multiplies the stream, centred at ``y``. Returns where it ends."""
     canvas.node(label, frame.stream, y)
     name = Label(label.text, label.card, label.role, "norm", hint=label.hint)
     x = frame.stream + (22 if frame.narrow else frame.left - frame.stream)
@@ -66,8 +75,8 @@ def _factor(canvas: Canvas, frame: Frame, label: Label, y: float) -> float:
     return y + 13
 
 
-def _group(canvas: Canvas, frame: Frame, lanes: list[Lane], y: float) -> float:
-    """One lane, or several that read one point of the stream and join at one add."""
+def group(canvas: Canvas, frame: Frame, lanes: list[Lane], y: float) -> float:
+    """One lane, or several that read one point of the stream and join at one add. Returns where they end."""
     if len(lanes) == 1:
         [lane] = lanes
         return _lane(canvas, frame, lane, y, frame.stream, frame.stream)

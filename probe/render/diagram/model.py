@@ -51,6 +51,16 @@ class Block:
     parts: list[Part] = field(default_factory=list)
 
 
+def _nearest(values: Sequence[Value], blocks: set[int]) -> list[Value]:
+    """One row a value: where several places serve it, the one that serves these blocks."""
+    found: dict[tuple[str, str], Value] = {}
+    for value in values:
+        here = value.blocks is None or not blocks.isdisjoint(value.blocks)
+        if here or (value.host, value.name) not in found:
+            found[value.host, value.name] = value
+    return list(found.values())
+
+
 class Reader:
     """Reads a block out of a shape and the record's values."""
 
@@ -60,8 +70,9 @@ class Reader:
         self.shape, self.blocks, self.name, self.index = shape, set(blocks), name, index
         self.shapes = [shape]
         self.block_host = f"{prefix}layers[i]"
-        self.here = {v.name: v for v in values if v.host == self.block_host}
-        self.below = [v for v in values if v.host.startswith(self.block_host + ".")]
+        mine = _nearest(values, self.blocks)
+        self.here = {v.name: v for v in mine if v.host == self.block_host}
+        self.below = [v for v in mine if v.host.startswith(self.block_host + ".")]
         self.used: set[str] = set()
         self.parts: list[Part] = []
 

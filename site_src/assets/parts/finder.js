@@ -56,8 +56,9 @@ class Finder {
 
   remember() {
     clearTimeout(this.timer)
+    const page = location.pathname
     this.timer = setTimeout(() => {
-      if (!this.root.isConnected) return
+      if (!this.root.isConnected || location.pathname !== page) return // on the way to another page
       const held = []
       if (this.query.value.trim()) held.push(`find=${encodeURIComponent(this.query.value.trim())}`)
       if (this.order.selectedIndex) held.push(`sort=${this.order.value}`)

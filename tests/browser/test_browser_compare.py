@@ -1,0 +1,111 @@
+"""Comparisons: any checkpoints by address and by choice, and the same as the pages made beforehand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import stop_watching
+
+Open = Callable[..., Page]
+BODIES = """() => [...document.querySelectorAll(".compare-table tbody")].map(body => body.outerHTML).join("")"""
+TWO = "/compare/?a=gemma4_text&b=llama4_text"
+
+
+def bodies(page: Page) -> str:
+    """The rows of the table, but for where links lead from."""
+    page.wait_for_selector(".compare-table")
+    return re.sub(r'href="(http://[^/]+/|(\.\./)+)', 'href="', re.sub(r"\s+", " ", page.evaluate(BODIES)))
+
+
+def test_a_browser_joins_columns_as_the_pages_made_beforehand_do(open_page: Open) -> None:
+    page = open_page("/compare/", java_script_enabled=False)
+    pairs = page.locator(".compare-pairs a")
+    assert pairs.count() == 3
+    for address in pairs.evaluate_all("links => links.map(link => new URL(link.href).pathname)"):
+        made = open_page(address)
+        first, second = address.strip("/").partition("/")[2].split("--")
+        assert bodies(made) == bodies(open_page(f"/compare/?a={first}&b={second}"))
+
+
+def test_the_diagrams_are_aligned_by_role(open_page: Open) -> None:
+    page = open_page("/compare/?a=gemma4_text&b=llama4_text&c=llama")
+    page.wait_for_selector(".compare-table")
+    for row in ("in", "mix", "feed", "out"):
+        tops = page.locator(f".row-{row} svg").evaluate_all("all => all.map(svg => svg.getBoundingClientRect().top)")
+        assert len(tops) == 3 and max(tops) - min(tops) < 1, row
+    lacked = page.locator(".compare-diagram .is-lacked").evaluate_all("all => all.map(a => a.textContent)")
+    assert any("router_logits" in text for text in lacked) and not any("attention_queries" in text for text in lacked)
+
+
+def test_what_differs_is_marked_and_can_be_shown_alone(open_page: Open) -> None:
+    page = open_page(TWO)
+    stop_watching(page)
+    row = lambda name: page.locator(".compare-facts tr").filter(  # noqa: E731
+        has=page.locator("th", has_text=re.compile(f"^{re.escape(name)}$"))
+    )
+    expect(row("blocks")).to_have_class("differs")
+    expect(row("topology")).to_have_class("same")
+    expect(row("layers[i].mlp.router_logits")).to_have_class("lacks")
+    page.locator(".only").click()
+    expect(row("topology")).to_be_hidden()
+    expect(row("blocks")).to_be_visible()
+    page.wait_for_function("location.search.endsWith('&only')")
+
+
+def test_what_is_chosen_is_in_the_address_and_back_again(open_page: Open) -> None:
+    page = open_page("/gemma4_text/google--gemma-4-26B-A4B/")
+    page.locator(".hero a", has_text="Compare it").click()
+    page.wait_for_url("**/compare/?a=gemma4_text/google--gemma-4-26B-A4B")
+    expect(page.locator(".compare-status")).to_have_text("Choose a second one to compare with.")
+    expect(page.locator(".compare-pairs")).to_be_visible()
+    stop_watching(page)
+    page.locator("select[name=b]").select_option("gemma4_text")
+    expect(page.locator(".compare-table thead a")).to_have_count(2)
+    expect(page.locator(".compare-pairs")).to_be_hidden()
+    shape = page.locator("[data-shape='1']")
+    shape.select_option("1")
+    expect(shape).to_be_focused()
+    page.wait_for_function("location.search.endsWith('&b=gemma4_text&bs=1')")
+    again = open_page("/" + page.url.split("/", 3)[3])
+    expect(again.locator("[data-shape='1']")).to_have_value("1")
+    assert bodies(again) == bodies(page)
+
+
+def test_an_unknown_name_is_told(open_page: Open) -> None:
+    page = open_page("/compare/?a=llama&b=nosuch")
+    expect(page.locator(".compare-status")).to_have_text("There is no checkpoint nosuch here; choose another.")
+
+
+def test_an_index_card_leads_to_a_comparison(open_page: Open) -> None:
+    page = open_page("/")
+    page.locator(".family-cards a.with").first.click()
+    page.wait_for_url("**/compare/?a=*")
+    expect(page.locator("select[name=a]")).not_to_have_value("")
+
+
+def test_on_a_phone_the_columns_scroll_and_keys_scroll_them(open_page: Open) -> None:
+    page = open_page(TWO, 390, 800)
+    page.wait_for_selector(".compare-table")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    region = page.locator(".compare-scroll")
+    region.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.querySelector('.compare-scroll').scrollLeft > 0")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_a_comparison(open_page: Open, axe: str, scheme: str) -> None:
+    page = open_page(TWO, color_scheme=scheme)
+    page.wait_for_selector(".compare-table")
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    bad = [
+        (v["id"], [n["target"] for n in v["nodes"]])
+        for v in found["violations"]
+        if v["impact"] in ("serious", "critical")
+    ]
+    assert bad == []

@@ -1,0 +1,93 @@
+"""Comparisons: columns, their alignment, and which pages are made beforehand."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from probe.render.catalog import read
+from probe.render.compare.column import Column, Drawn, Group, Row, ShapeColumn, column, named
+from probe.render.compare.pages import PAIRED, address, pairs
+from probe.render.compare.table import diagram, facts
+from tests.render.conftest import Site
+
+
+def made(*drawn: tuple[str, ...], rows: list[Row] | None = None, title: str = "T", checkpoint: str = "c") -> Column:
+    """A column whose pieces have these roles."""
+    pieces = [Drawn(rows=list(roles), svg=f"<svg>{' '.join(roles)}</svg>") for roles in drawn]
+    shape = ShapeColumn(label="l", blocks="every block", pieces=pieces)
+    groups = [Group(name="Values", rows=rows or [])]
+    return Column(page="p", title=title, checkpoint=checkpoint, shape=0, shapes=[shape], groups=groups)
+
+
+def spans(*columns: Column) -> list[tuple[str, list[tuple[int, bool]]]]:
+    rows = diagram(columns, [0] * len(columns))
+    return [(row.role, [(cell.span, cell.svg is not None) for cell in row.cells]) for row in rows]
+
+
+def test_a_block_with_one_sublayer_stands_beside_one_with_two() -> None:
+    assert spans(made(("in",), ("mix",), ("out",)), made(("in",), ("mix",), ("feed",), ("out",))) == [
+        ("in", [(1, True), (1, True)]),
+        ("mix", [(1, True), (1, True)]),
+        ("feed", [(1, False), (1, True)]),
+        ("out", [(1, True), (1, True)]),
+    ]
+
+
+def test_sublayers_that_join_at_one_add_stand_beside_what_others_have_in_between() -> None:
+    parallel, sequential = (
+        made(("in",), ("mix", "feed"), ("out",)),
+        made(("in",), ("mix",), ("branch",), ("feed",), ("out",)),
+    )
+    assert spans(parallel, sequential) == [
+        ("in", [(1, True), (1, True)]),
+        ("mix", [(3, True), (1, True)]),
+        ("branch", [(1, True)]),
+        ("feed", [(1, True)]),
+        ("out", [(1, True), (1, True)]),
+    ]
+
+
+def test_facts_are_told_apart_by_what_differs_and_what_is_lacking() -> None:
+    one = made(rows=[Row(key="a", html="x"), Row(key="b", html="y"), Row(key="c", html='<a href="1">z</a>')])
+    other = made(
+        rows=[
+            Row(key="a", html="x"),
+            Row(key="b", html="w"),
+            Row(key="c", html='<a href="2">z</a>'),
+            Row(key="d", html="v"),
+        ]
+    )
+    [group] = facts([one, other])
+    assert [(row.key, row.differs, row.lacks) for row in group.rows] == [
+        ("a", False, False),
+        ("b", True, False),
+        ("c", False, False),
+        ("d", True, True),
+    ]
+    assert group.differing == 2
+
+
+def test_two_checkpoints_of_one_family_are_named_by_their_ids() -> None:
+    assert named([made(checkpoint="a"), made(checkpoint="b"), made(title="U")]) == ["T · a", "T · b", "U"]
+
+
+def test_every_column_is_published_and_its_links_lead_somewhere(site: Site) -> None:
+    for family in read(site.records).values():
+        for stored in family.pages:
+            text = (site.directory / family.uri(stored) / "column.json").read_text()
+            assert Column.model_validate(json.loads(text)) == column(family, stored)
+            for page, _, anchor in set(re.findall(r'href=\\"@/([^#"\\]+)(#(?:block-\d+\.)?([\w-]+))', text)):
+                assert f'id="{anchor}"' in (site.directory / page / "index.html").read_text(), (page, anchor)
+
+
+def test_the_pairs_made_beforehand_are_of_the_families_with_most_checkpoints(site: Site) -> None:
+    families = list(read(site.records).values())
+    found = pairs(families)
+    counts = sorted((len([e for e in f.listed if e.kind != "tiny"]) for f in families), reverse=True)[:PAIRED]
+    assert sorted({len([e for e in f.listed if e.kind != "tiny"]) for pair in found for f in pair}) == sorted(
+        set(counts)
+    )
+    pages = [path for path in (site.directory / "compare").iterdir() if path.is_dir()]
+    assert {f"compare/{path.name}/" for path in pages} == {address(pair) for pair in found}
+    assert all("compare-table" in (path / "index.html").read_text() for path in pages)
