@@ -48,6 +48,9 @@ def recipes(standing: Standing, value: Value, contribution: bool) -> list[Recipe
 
 
 def _or_why(form: Form, at: Place, read: str | None, edit: str | None) -> Recipe:
+    if at.passes:
+        why = f"It is what {at.operation} gives {at.passes}; this form would give its first pass."
+        return Recipe(form, None, None, why)
     if read is not None:
         return Recipe(form, read, edit)
     if at.view is None:

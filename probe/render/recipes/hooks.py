@@ -1,9 +1,9 @@
 """Snippets by hooks of plain PyTorch.
 
-A hook gets what a module takes and returns. Three kinds of operation inside a forward are reached besides: what goes
-into and comes out of transformers' shared attention interface, by standing in for its look-up; and what a function of
-``torch`` or ``torch.nn.functional`` takes or gives, by standing in for it while the module runs, where it is the
-first such call of the forward.
+A hook gets what a module takes and returns. It is removed by its first call, since some blocks run several times.
+Three kinds of operation inside a forward are reached besides: what goes into and comes out of transformers' shared
+attention interface, by standing in for its look-up; and what a function of ``torch`` or ``torch.nn.functional`` takes
+or gives, by standing in for it while the module runs, where it is the first such call of the forward.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def read(at: Place) -> str | None:
             *at.counts,
             f"def keep{signature}:",
             f"    keep.value = {at.copied(got)}",
-            "",
-            "with torch.no_grad():",
-            f"    hook = {_module(at)}.{register}(keep, with_kwargs=True)",
-            "    model(**inputs)",
             "    hook.remove()",
+            "",
+            f"hook = {_module(at)}.{register}(keep, with_kwargs=True)",
+            "with torch.no_grad():",
+            "    model(**inputs)",
             "value = keep.value",
         ]
     )
@@ -54,11 +54,11 @@ def edit(at: Place) -> str | None:
             *at.counts,
             "def add(module, args, output):",
             f"    {at.expression(at.location)}[:, -1] += vector",
-            "",
-            "with torch.no_grad():",
-            f"    hook = {_module(at)}.register_forward_hook(add)",
-            "    logits = model(**inputs).logits",
             "    hook.remove()",
+            "",
+            f"hook = {_module(at)}.register_forward_hook(add)",
+            "with torch.no_grad():",
+            "    logits = model(**inputs).logits",
         ]
     )
 

@@ -12,6 +12,7 @@ from probe.schema import Record, Shape, Value
 GROUP = re.compile(r"unflatten\((\d+), \(([^)]*)\)\)")
 VIEW = re.compile(r"tensor(\.(unflatten|flatten|squeeze|permute)\([^.]*\))*")
 CALLED = ("batch", "seq")
+PASSES = ("the last time", "once a token")
 SAME = {"query": "seq", "key": "seq"}
 """Dims of a pattern without a cache."""
 
@@ -28,6 +29,7 @@ class Place:
         side: ``in``, ``out`` or ``op``.
         view: the value as an expression on ``tensor``, ``kwargs`` and ``config``; None where there is none.
         counted: whether the view speaks of ``batch`` and ``seq``.
+        passes: for an operation in a loop, which of its passes the value is of: ``the last time``, ``once a token``.
         tupled: whether the tensor may stand first in a tuple, by the version of transformers.
     """
 
@@ -38,6 +40,7 @@ class Place:
     side: str
     view: str | None
     counted: bool
+    passes: str
     tupled: bool
 
     @property
@@ -83,6 +86,7 @@ def place(standing: Standing, value: Value) -> Place:
         side=value.hf.side,
         view=None if view is None else GROUP.sub(lambda match: _numbers(match, sizes), view),
         counted=view is not None and any(_counted(match[2]) for match in GROUP.finditer(view)),
+        passes=next((words for words in PASSES if value.read_at.endswith(f", {words}")), ""),
         tupled=value.name == "layer_output" and value.location == "output",
     )
 
