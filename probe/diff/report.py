@@ -150,18 +150,26 @@ def _lines(found: Difference) -> Iterator[str]:
             yield f"- {told}, in {counted(len(where), 'record')}"
 
 
-def _sections(family: FamilyDifference) -> Iterator[str]:
-    """A list a section; what several checkpoints share is told once, with their names."""
+def sentences(family: FamilyDifference) -> dict[str, dict[str, str]]:
+    """Section -> sentence -> whose checkpoints it is of; what several share is told once, with their names."""
     sections: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for checkpoint, changes in family.changes.items():
         for change in changes:
             whose = sections[change.section][change.told()]
             if checkpoint not in whose:
                 whose.append(checkpoint)
-    for section in [*(name for name in sections if name not in _LAST), *(name for name in _LAST if name in sections)]:
+    order = [*(name for name in sections if name not in _LAST), *(name for name in _LAST if name in sections)]
+    return {
+        section: {told: _whose(whose, family.records) for told, whose in sections[section].items()} for section in order
+    }
+
+
+def _sections(family: FamilyDifference) -> Iterator[str]:
+    """A list a section."""
+    for section, told in sentences(family).items():
         yield from ("", f"### {section}", "")
-        for sentence, checkpoints in sections[section].items():
-            yield f"- {sentence} ({_whose(checkpoints, family.records)})"
+        for sentence, whose in told.items():
+            yield f"- {sentence} ({whose})"
 
 
 def _whose(checkpoints: list[str], records: int) -> str:

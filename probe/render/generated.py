@@ -15,6 +15,7 @@ from markupsafe import Markup
 from probe.index import Index
 from probe.render import by_quirk, by_value, catalog, home
 from probe.render.catalog import Family, Stored
+from probe.render.changelog import changes
 from probe.render.compare import pages as compare
 from probe.render.compare.column import column
 from probe.render.indexing import index
@@ -52,12 +53,13 @@ class Site:
     families: dict[str, Family]
     notes: Path
     schema: Path | None
+    records: Path
 
     @staticmethod
     def read(records: Path, notes: Path) -> Site:
         """Reads the records. Raises ProbeError where they are missing or broken."""
         schema = records / "schema.json"
-        return Site(catalog.read(records), notes, schema if schema.is_file() else None)
+        return Site(catalog.read(records), notes, schema if schema.is_file() else None, records)
 
     @cached_property
     def values(self) -> Mapping[str, list[Place]]:
@@ -85,7 +87,7 @@ class Site:
         """All pages, none of them composed yet."""
         made = [self._family(family, stored) for family in self.families.values() for stored in family.pages]
         made += [self._value(name) for name in self.served]
-        made += [self._any(), *map(self._pair, compare.pairs(self.families.values()))]
+        made += [self._changes(), self._any(), *map(self._pair, compare.pairs(self.families.values()))]
         return made + [self._quirk(slug, label) for slug, label in by_quirk.slugs(self.findings).items()]
 
     def included(self) -> dict[str, str]:
@@ -129,6 +131,13 @@ class Site:
 
         text = next(place.value.description for place in self.values[name] if place.served)
         return Generated(f"{value_url(name)}index.md", name, text, ("toc",), made)
+
+    def _changes(self) -> Generated:
+        def made() -> Composed:
+            return _unsearched(render(changes(self.records, set(self.families))), "Changes of facts")
+
+        text = "What was measured otherwise than before, commit by commit."
+        return Generated("changes/index.md", "Changes of facts", text, ("navigation", "toc"), made, brief("Changes of facts"))
 
     def _any(self) -> Generated:
         def made() -> Composed:

@@ -31,7 +31,7 @@ def navigation(
         {"Values": ["values/index.md", *({name: f"{value_url(name)}index.md"} for name in sorted(values))]},
         {"Quirks": ["quirks/index.md", *({label: f"{quirk_url(slug)}index.md"} for slug, label in quirks.items())]},
         {"Compare": ["compare/index.md", *({title: f"{address}index.md"} for title, address in compared)]},
-        {"Data": "data.md"},
+        {"Data": ["data.md", {"Changes of facts": "changes/index.md"}]},
         {"How we know": "how-we-know.md"},
     ]
 
