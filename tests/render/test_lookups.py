@@ -24,7 +24,7 @@ def cells(table: Lookup) -> list[list[str]]:
 @pytest.mark.parametrize(("family", "slug", "page"), COMMITTED, ids=[f"{f}-{s}" for f, s, _ in COMMITTED])
 def test_every_row_has_a_cell_for_each_head(family: str, slug: str, page: Standing) -> None:
     found = tables(family, page)
-    assert {"l-terms", "l-returns", "l-paths", "l-projections"} <= set(found)
+    assert {"l-terms", "l-returns", "l-paths"} <= set(found)
     for table in found.values():
         assert table.rows and all(len(row) == len(table.head) for row in table.rows)
         assert all(row[0] for row in table.rows), table.id

@@ -84,7 +84,7 @@ def _parts(subject: Subject, mine: Sequence[Term]) -> dict[str, object]:
 
 def _where(subject: Subject, blocks: Iterable[int]) -> str:
     mine = sorted(blocks)
-    return "" if len(mine) == subject.total else f" ({subject.where(mine)})"
+    return "" if len(mine) == subject.total else f" ({subject.briefly(mine)})"
 
 
 def _giver(term: Term) -> Markup:
@@ -102,6 +102,11 @@ def _own(subject: Subject, mine: Sequence[Term]) -> Markup:
         "{names} {are} what {givers} {return_}: only the add comes after, so a vector added there is one term more of "
         "the block's sum."
     )
+    if subject.holds("post-ln", [block for term in mine for block in term.blocks]):
+        text = (
+            "{names} {are} what {givers} {return_}: the add comes after, and then a norm on the stream itself, so a "
+            "vector added there does not arrive as it is."
+        )
     return say(text, **_parts(subject, mine))
 
 

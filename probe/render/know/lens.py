@@ -24,11 +24,13 @@ def _exact(subject: Subject) -> list[Markup]:
     if found and normed:
         error = found.max_abs_error
         text = (
-            "Yes, it is exact{within}: {chain}, applied to the last block's output, give the model's logits "
+            "Yes, it is exact{within}: {chain}, applied to the last block's output, {give} the model's logits "
             "({equation})."
         )
         within_ = "" if error == 0 else f" to within {error_text(error)}"
-        return [say(text, chain=_chain(subject), within=within_, equation=code(found.expression))]
+        chain = _chain(subject)
+        give = "give" if " and then " in chain else "gives"
+        return [say(text, chain=chain, give=give, within=within_, equation=code(found.expression))]
     if found:
         text = (
             "Yes, by `project_on_vocab`, which gives the model's logits {error}; but more than the final norm and the "
@@ -50,13 +52,16 @@ def _exact(subject: Subject) -> list[Markup]:
 def _chain(subject: Subject) -> Markup:
     """The final norm's and the head's native paths, and what follows them."""
     steps = []
+    normed = _first(subject, "final norm")
+    bare = normed is not None and normed.expression.startswith("layers[-1].layer_output ==")
     for name, fallback in (("final_norm_output", "the final norm"), ("lm_head_output", "the head")):
         value = subject.value(ROW, name)
         path = value.hf.path if value and value.hf and value.hf.side == "out" and value.hf.path else None
-        steps.append(code(path) if path else Markup(fallback))
+        if not (bare and name == "final_norm_output"):
+            steps.append(code(path) if path else Markup(fallback))
     words = {"scaled-logits": "the scale", "softcapped-logits": "the softcap"}
     steps += [Markup(word) for slug, word in words.items() if slug in subject.quirks]
-    return Markup(", ").join(steps[:-1]) + Markup(" and then ") + steps[-1]
+    return Markup(" and then ").join([Markup(", ").join(steps[:-1]), steps[-1]]) if len(steps) > 1 else steps[0]
 
 
 def _entering(subject: Subject) -> list[Markup]:

@@ -14,6 +14,8 @@ from probe.render.text import anchor, prose, quirk_url, some_blocks
 from probe.schema import Experiment, Fact, Identity, Record, Shape, Value
 
 BLOCK = "model.layers[i]"
+LONG = 40
+"""Characters of a list of blocks that a sentence takes."""
 
 
 def say(sentence: str, **parts: object) -> Markup:
@@ -107,6 +109,13 @@ class Subject:
     def where(self, blocks: Sequence[int] | None) -> str:
         """``every block``, ``blocks 0–3``, ``all blocks but 3, 7``."""
         return some_blocks(blocks, self.total).replace("all but", "all blocks but")
+
+    def briefly(self, blocks: Sequence[int]) -> str:
+        """The same, or ``23 of 52 blocks: 0, 2, … 50`` where that is long."""
+        text = self.where(blocks)
+        if len(text) <= LONG:
+            return text
+        return f"{len(blocks)} of {self.total} blocks: {blocks[0]}, {blocks[1]}, … {blocks[-1]}"
 
     def config(self, name: str) -> object | None:
         """An entry of the config; the first of that name, nested or not."""

@@ -78,7 +78,7 @@ def _place(subject: Subject, sublayer: Sublayer, value: Value, module: str | Non
     if not steps:
         return "own", value.hf.path
     if steps[0] != "parent":
-        return "child", value.hf.path
+        return "child" if sublayer.host else "own", value.hf.path
     if _is_norm_of_another(subject, value, steps[-1]):
         return "own", module
     return "beside", value.hf.path
