@@ -65,7 +65,7 @@ from transformers.models.gemma4.modeling_gemma4 import (
     Gemma4VisionModel,
 )
 
-from probe.measure.identities import Block, Check, Pair
+from probe.measure.identities import Check, Pair
 from probe.measure.run import Run
 from probe.standard.hosts import PostNormedAttention, PostNormedMlp, SandwichLayer
 from probe.standard.value import StandardValue
@@ -271,59 +271,6 @@ ENVOYS: dict[type, type] = {
 """Which host serves the values of each native class."""
 
 
-def _mixture(block: Block) -> Pair | None:
-    shared, routed, added = (
-        block.value("mlp", name) for name in ("shared_expert_output", "routed_output", "mlp_output")
-    )
-    if shared is None or routed is None or added is None:
-        return None
-    both = block.apply("post_feedforward_layernorm_1", shared) + block.apply("post_feedforward_layernorm_2", routed)
-    return block.apply("post_feedforward_layernorm", both), added
-
-
-def _router(block: Block) -> Pair | None:
-    mid, logits = block.value("", "layer_mid"), block.value("mlp", "router_logits")
-    if mid is None or logits is None:
-        return None
-    router: Any = block.module.get_submodule("router")
-    return block.apply(router.proj, block.apply(router.norm, mid) * router.scale * router.scalar_root_size), logits
-
-
-def _weights(block: Block) -> Pair | None:
-    logits, indices, weights = (
-        block.value("mlp", name) for name in ("router_logits", "expert_indices", "expert_weights")
-    )
-    if logits is None or indices is None or weights is None:
-        return None
-    scale: Any = block.module.get_submodule("router").per_expert_scale
-    kept = logits.softmax(-1).gather(-1, indices)
-    return kept / kept.sum(-1, keepdim=True) * scale.float()[indices], weights
-
-
-def _expert_outputs(block: Block) -> Pair | None:
-    mid, weights, indices, outputs = (
-        block.value(host, name)
-        for host, name in (
-            ("", "layer_mid"),
-            ("mlp", "expert_weights"),
-            ("mlp", "expert_indices"),
-            ("mlp", "expert_outputs"),
-        )
-    )
-    if mid is None or weights is None or indices is None or outputs is None:
-        return None
-    experts: Any = block.module.get_submodule("experts")
-    entering = block.apply("pre_feedforward_layernorm_2", mid)
-    gate, up = torch.einsum("bsh,bskfh->bskf", entering, experts.gate_up_proj.float()[indices]).chunk(2, dim=-1)
-    out = torch.einsum("bskf,bskhf->bskh", experts.act_fn(gate) * up, experts.down_proj.float()[indices])
-    return out * weights[..., None], outputs
-
-
-def _routed(block: Block) -> Pair | None:
-    outputs, routed = block.value("mlp", "expert_outputs"), block.value("mlp", "routed_output")
-    return None if outputs is None or routed is None else (outputs.sum(2), routed)
-
-
 def _patches(run: Run) -> Pair | None:
     embedded = run.root("patch_embeddings", "model.vision")
     if embedded is None:
@@ -333,29 +280,5 @@ def _patches(run: Run) -> Pair | None:
             2 * (run.inputs["pixel_values"].to(run.dtype) - 0.5)
         ).float(), embedded
 
-
-BLOCK_CHECKS = (
-    Check(
-        "router", "router.proj(router.norm(layer_mid) * router.scale * hidden_size ** -0.5) == router_logits", _router
-    ),
-    Check(
-        "expert weights",
-        "normalize(softmax(router_logits)[expert_indices]) * per_expert_scale[expert_indices] == expert_weights",
-        _weights,
-    ),
-    Check(
-        "expert outputs",
-        "expert_weights * experts[expert_indices](pre_feedforward_layernorm_2(layer_mid)) == expert_outputs",
-        _expert_outputs,
-    ),
-    Check("routed sum", "expert_outputs.sum(slot) == routed_output", _routed),
-    Check(
-        "mixture",
-        "post_feedforward_layernorm(post_feedforward_layernorm_1(shared_expert_output)"
-        " + post_feedforward_layernorm_2(routed_output)) == mlp_output",
-        _mixture,
-    ),
-)
-"""Identities of the mixture, beside the general ones."""
 
 VISION_CHECKS = (Check("patches", "patch_embed(2 * (pixel_values - 0.5)) == vision.patch_embeddings", root=_patches),)

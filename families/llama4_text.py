@@ -230,14 +230,6 @@ def intermediate_size(model: StandardizedTransformer) -> int:
     return int(model.text_config.intermediate_size_mlp)
 
 
-def _router(block: Block) -> Pair | None:
-    entering, logits = block.value("", "mlp_input"), block.value("mlp", "router_logits")
-    if entering is None or logits is None:
-        return None
-    router: Any = block.part("mlp.router")
-    return entering @ router.weight.float().T, logits
-
-
 def _routed(block: Block) -> Pair | None:
     entering, logits, routed = (
         block.value("", "mlp_input"),
@@ -253,13 +245,6 @@ def _routed(block: Block) -> Pair | None:
     return out.unflatten(0, scaled.shape[:2]).sum(0).view_as(routed), routed
 
 
-def _mixture(block: Block) -> Pair | None:
-    shared, routed, added = (
-        block.value("mlp", name) for name in ("shared_expert_output", "routed_output", "mlp_output")
-    )
-    return None if shared is None or routed is None or added is None else (shared + routed, added)
-
-
 def _patches(run: Run) -> Pair | None:
     embedded = run.root("patch_embeddings", "model.vision")
     if embedded is None:
@@ -269,14 +254,12 @@ def _patches(run: Run) -> Pair | None:
 
 
 BLOCK_CHECKS = (
-    Check("router", "mlp_input @ router.weight.T == router_logits", _router),
     Check(
         "routed sum",
         "sum over e of experts[e](mlp_input * sigmoid(router_logits[e]) if e is chosen else 0) == routed_output",
         _routed,
     ),
-    Check("mixture", "shared_expert_output + routed_output == mlp_output", _mixture),
 )
-"""Identities of the mixture, beside the general ones."""
+"""The identity of the dense scores, beside the general ones."""
 
 VISION_CHECKS = (Check("patches", "patch_embed(pixel_values) == vision.patch_embeddings", root=_patches),)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from probe import registry
 from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
 from probe.measure import evidence
@@ -18,6 +20,12 @@ from probe.store import canonical, read_json, record_path
 
 FAMILIES = ("gemma3_text", "gemma4_text", "llama", "llama4_text")
 BUILT = [target for family in FAMILIES for target in targets(family) if target.kind != "weights"]
+
+DERIVED = ("bloom", "deepseek_v4", "falcon", "gpt2", "mamba2", "nemotron_h", "olmo2", "qwen3_next", "rwkv", "stablelm")
+"""Families without a module, of different kinds: `python -m probe check` measures all the others."""
+SAMPLE = [target for family in DERIVED for target in targets(family) if target.kind != "weights"]
+
+COMMITTED = sorted(record_path("llama", "tiny").parents[1].glob("*/*.json"))
 
 
 @pytest.mark.parametrize("name", ["tiny-vision", "google/gemma-4-26B-A4B"])
@@ -42,7 +50,7 @@ def _without_errors(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("target", BUILT, ids=lambda target: f"{target.family}-{target.id}")
+@pytest.mark.parametrize("target", BUILT + SAMPLE, ids=lambda target: f"{target.family}-{target.id}")
 def test_a_committed_record_is_what_a_probe_finds(target: Target) -> None:
     committed = read_json(record_path(target.family, target.id))
     if committed["checkpoint"]["kind"] == "weights":
@@ -53,9 +61,23 @@ def test_a_committed_record_is_what_a_probe_finds(target: Target) -> None:
     assert _without_errors(committed) == _without_errors(found)
 
 
-@pytest.mark.parametrize("target", BUILT, ids=lambda target: f"{target.family}-{target.id}")
-def test_every_null_of_a_committed_record_has_its_reason_and_nothing_built_is_called_read(target: Target) -> None:
-    committed = Record.model_validate(read_json(record_path(target.family, target.id)))
+def test_every_decoder_has_a_committed_record_that_ran() -> None:
+    ran = {path.parent.name for path in COMMITTED if read_json(path)["checkpoint"]["kind"] != "config"}
+    assert set(registry.names()) == ran
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_sum_of_every_block_of_a_committed_record_holds(path: Path) -> None:
+    committed = Record.model_validate(read_json(path))
+    assert [identity.name for identity in committed.identities if not identity.holds] == []
+    if committed.checkpoint.kind != "config":
+        sums = [identity.blocks or [] for identity in committed.identities if identity.name == "block sum"]
+        assert sorted(index for blocks in sums for index in blocks) == list(range(len(committed.blocks)))
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_null_of_a_committed_record_has_its_reason_and_nothing_built_is_called_read(path: Path) -> None:
+    committed = Record.model_validate(read_json(path))
     values = [*committed.values, *(committed.vision.values if committed.vision else [])]
     for value in values:
         if committed.checkpoint.kind == "config" and value.hf is not None:
