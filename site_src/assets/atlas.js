@@ -22,10 +22,13 @@ function attach() {
   }
 }
 
-// The theme leaves links with a target to the browser, which is to follow those to a place on the same page.
+// The theme leaves links with a target to the browser, which is to follow those to a place on the same page. On the way
+// to another page there is no page that steps back and forth could stay on.
 addEventListener("click", event => {
-  const link = event.target.closest?.("a[href*='#']")
-  if (link?.hash && link.pathname === location.pathname && link.host === location.host) link.target = "_self"
+  const link = event.target.closest?.("a[href]")
+  if (!link || link.host !== location.host || event.metaKey || event.ctrlKey) return
+  if (link.pathname !== location.pathname) document.documentElement.dataset.path = ""
+  else if (link.hash) link.target = "_self"
 }, true)
 
 // The theme gives its search dialog no name.
