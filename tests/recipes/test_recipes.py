@@ -42,7 +42,7 @@ def test_every_snippet_gives_the_probes_tensor(
     print(f"{family} {twin}: {sum(counts.values())} snippets, {counts}")
     assert page.ran["names", "read"] == len([row for row, forms in page.snippets() if forms])
     assert page.ran["nnsight", "read"] >= page.ran["names", "read"] - 2
-    assert page.ran["pytorch", "read"] >= 0.6 * page.ran["names", "read"]
+    assert page.ran["pytorch", "read"] >= 0.5 * page.ran["names", "read"]
     assert page.ran["names", "edit"] == page.ran["nnsight", "edit"] > 0
 
 

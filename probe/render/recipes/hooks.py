@@ -15,6 +15,11 @@ from probe.render.recipes.place import Place
 INTERFACE = re.compile(r"source\.attention_interface_1\.(inputs\[0\]\[(\d)\]|output\[(\d)\])$")
 FUNCTION = re.compile(r"source\.(?:attention_interface_1\.source\.)?(F|nn_functional|torch)_([a-z0-9_]+?)_0\.(.+)$")
 OWNER = {"F": "torch.nn.functional", "nn_functional": "torch.nn.functional", "torch": "torch"}
+KNOWN = {
+    "torch": "bmm einsum matmul relu sigmoid softmax tanh topk".split(),
+    "torch.nn.functional": "dropout gelu linear relu sigmoid silu softmax softplus".split(),
+}
+"""PyTorch's own; an operation may be named alike and be a function of the model's, such as ``torch_causal_conv1d``."""
 INDEX = re.compile(r"(input|inputs|output)((?:\[[^\]]+\])*)$")
 
 
@@ -115,6 +120,8 @@ def _function(at: Place) -> str | None:
     if found is None or side is None:
         return None
     owner, name = OWNER[found[1]], found[2]
+    if name not in KNOWN[owner]:
+        return None
     index = re.findall(r"\[([^\]]+)\]", side[2])
     got = "args[0]" if side[1] == "input" else "result" if side[1] == "output" else "args"
     got += "".join(f"[{key}]" for key in (index[1:] if side[1] == "inputs" else index))

@@ -12,6 +12,7 @@ from probe.schema import Record, Shape, Value
 GROUP = re.compile(r"unflatten\((\d+), \(([^)]*)\)\)")
 VIEW = re.compile(r"tensor(\.(unflatten|flatten|squeeze|permute)\([^.]*\))*")
 CALLED = ("batch", "seq")
+SERVED = ("input", "inputs", "output", "source")
 PASSES = ("the last time", "once a token")
 SAME = {"query": "seq", "key": "seq"}
 """Dims of a pattern without a cache."""
@@ -98,8 +99,8 @@ def _expression(path: str, block: int = 0) -> str:
 
 
 def native(path: str) -> str:
-    """The native path as an expression on ``model``."""
-    return _expression(path)
+    """The native path as nnsight follows it: a module that is called like one of its own sides has another name."""
+    return _expression(".".join(f"E_{step}" if step in SERVED else step for step in path.split(".") if step))
 
 
 def _inside(location: str) -> str:
