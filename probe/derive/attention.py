@@ -195,8 +195,13 @@ def _declare(recording: Recording, host: HostDraft, sites: list[Site], interior:
             host.values[name] = Declared(layout, found.at(host.path), described, found.held, tuple(options.items()))
 
     put("attention_queries", "Queries", interior.queries, entering, copy=True)
-    put("attention_keys", "Keys", _unshared(recording, sites, interior.keys, "Keys"), entering, copy=True)
-    put("attention_values", "Values", _unshared(recording, sites, interior.values, "Values"), last, copy=True)
+    keys = _unshared(recording, sites, interior.keys, "Keys")
+    values = _unshared(recording, sites, interior.values, "Values")
+    put("attention_keys", "Keys", keys, entering, copy=True)
+    put("attention_values", "Values", values, last, copy=True)
+    counts = [int(tensor.shape[1]) for tensor in (keys, values) if tensor is not None and tensor.ndim == 4]
+    if counts:  # where only one of them is read before it is repeated, that one tells
+        host.sizes["num_kv_heads"] = min(counts)
     put("attention_scores", "Pattern", interior.scores, entering)
     put("attention_probabilities", "Pattern", interior.pattern, last)
     put("attention_head_outputs", "HeadOutputs", interior.outputs, float("inf"))
@@ -288,7 +293,6 @@ def interior_order(recording: Recording, path: str) -> float:
 def _sizes(host: HostDraft, interior: Interior) -> None:
     for name, tensor, axis in (
         ("num_heads", interior.queries, 1),
-        ("num_kv_heads", interior.keys, 1),
         ("qk_head_dim", interior.queries, 3),
         ("head_dim", interior.values, 3),
     ):

@@ -23,6 +23,9 @@ ODD: dict[tuple[str, str], dict[str, tuple[set[int], str]]] = {
     ("deepseek_v4", "tiny"): dict.fromkeys(
         ("seq", "key"), ({39, 43}, "keys of compressed stretches of the prompt stand beside those of its 35 tokens")
     ),
+    ("falcon", "tiny-grouped"): {
+        "num_kv_heads": ({6}, "keys are repeated for the queries they serve before they are rotated")
+    },
     ("inkling2_text", "tiny"): {"vocab_size": ({300}, "the logits are cut to the vocabulary without its padding")},
     ("inkling2_loop_text", "tiny"): {"vocab_size": ({300}, "the logits are cut to the vocabulary without its padding")},
     ("inkling_text", "tiny"): {"num_experts": ({10}, "the router has a logit for each of 2 shared experts too")},

@@ -251,9 +251,11 @@ class Attention:
                 found[name] = {head for head, by in enumerate(moved.amax(1).tolist()) if by > 1e-5}
         return found
 
-    def held(self, kv_head: int) -> set[int]:
+    def held(self, name: str, kv_head: int) -> set[int]:
         """The heads of the keys, or of the values, that are one of the projection's."""
-        return self.served(kv_head) if self.layout.repeated else {kv_head}
+        if not self.layout.repeated:
+            assert self.before[name].shape[1] == self.sizes.kv_heads
+        return {kv_head} if self.before[name].shape[1] == self.sizes.kv_heads else self.served(kv_head)
 
     def served(self, kv_head: int) -> set[int]:
         """The query heads that a key head serves."""
@@ -302,13 +304,13 @@ def test_a_key_head(subject: Attention) -> None:
     head = subject.sizes.kv_heads - 1
     after = subject.after_zeroing(*subject.rows("keys", head))
     served = subject.served(head)
-    assert subject.changed(after) == _expected(keys=subject.held(head), pattern=served, outputs=served)
+    assert subject.changed(after) == _expected(keys=subject.held("attention_keys", head), pattern=served, outputs=served)
 
 
 def test_a_value_head(subject: Attention) -> None:
     head = subject.sizes.kv_heads - 1
     after = subject.after_zeroing(*subject.rows("values", head))
-    assert subject.changed(after) == _expected(values=subject.held(head), outputs=subject.served(head))
+    assert subject.changed(after) == _expected(values=subject.held("attention_values", head), outputs=subject.served(head))
 
 
 def test_the_columns_that_a_head_is_mixed_with(subject: Attention) -> None:

@@ -106,11 +106,9 @@ def test_known_answers(family: str, name: str) -> None:
 
 SHOWN = [
     # What the collected answers say otherwise, and the number that decides it.
-    ("afmoe", "embedding-multiplier", "no", {"factor": 1.0}),  # the class's default, not a checkpoint's mup_enabled
     ("bitnet", "quantized-linears", "no", {"largest_error": 0.0}),  # rounding comes with a checkpoint's quantizer
     ("codegen", "own-attention-arithmetic", "no", {"calls": 3}),  # it calls the shared interface now
     ("codegen", "tuple-blocks", "no", {}),  # and its blocks return a tensor
-    ("cohere", "qk-norm", "no", {"queries_normed": 0, "keys_normed": 0}),  # use_qk_norm is another checkpoint's
     ("gpt2", "qkv-bias", "yes", {"largest_at_zero": 0.7}),  # c_attn has a bias
     ("deepseek_v4", "qk-norm", "yes", {"queries_normed": 8}),  # both are normed behind their projections
     ("phimoe", "unnormalized-routing", "yes", {"largest_sum": 2.0}),  # its sums lie between 1.5 and 2
