@@ -37,6 +37,7 @@ def site(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
         (directory / uri).parent.mkdir(parents=True, exist_ok=True)
         (directory / uri).write_bytes(path.read_bytes())
     for uri, text in made.written("/"):
+        (directory / uri).parent.mkdir(parents=True, exist_ok=True)
         (directory / uri).write_text(text)
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(directory))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

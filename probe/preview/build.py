@@ -21,6 +21,9 @@ from probe.store import ROOT
 STALE = 1
 MARK = "change.md"
 
+HISTORY = "changes/"
+"""The page that tells of the commits before: it is another one on every branch."""
+
 
 @dataclass(frozen=True)
 class Preview:
@@ -51,7 +54,8 @@ def preview(base: str, out: Path, records: Path | None = None, most: int = 12) -
     with git.tree(start) as tree:
         base_site = _Site(tree, tree / git.RECORDS, before)
         _build({"the base": base_site, "the working tree": _Site(ROOT, records, site, wanted=True)})
-    pages = changed(before, site, {*found.families, *found.added, *found.lost}, {f"{FOLDER}/"})
+    told = {f"{FOLDER}/", HISTORY}
+    pages = changed(before, site, {*found.families, *found.added, *found.lost}, told)
     shown = _shown(pages[:most], pages[most:], before, site)
     fill(site, f"{base} ({start[:12]})", markdown(found), stale, shown, max(0, len(pages) - most))
     (out / MARK).write_text(markdown(found), encoding="utf-8")

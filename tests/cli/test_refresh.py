@@ -221,7 +221,11 @@ def test_an_interrupt_while_records_are_written_is_heard_after_that(
         replace(*paths)
 
     monkeypatch.setattr("os.replace", interrupted)
-    result = world.run("alpha_text")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    try:
+        result = world.run("alpha_text")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert result.status == 130
     assert result.err.strip().endswith("Stopped. alpha_text is done; the records of the others are as they were.")
     assert set(world.records()) == {name for name in FILES if name.startswith("alpha")}
