@@ -26,8 +26,9 @@ NOT_FLAGS = frozenset(
 
 @dataclass(frozen=True)
 class Stackwise:
-    """Block by block, how a stack is built: equal signatures mean equal module trees and layer types. ``flags`` are what
-    the modules of each block say of themselves that is no size.
+    """Block by block, how a stack is built: equal signatures mean equal module trees and layer types.
+
+    ``flags`` are what the modules of each block say of themselves that is no size.
     """
 
     signatures: tuple[Signature, ...]

@@ -137,7 +137,9 @@ class Site:
             return _unsearched(render(changes(self.records, set(self.families))), "Changes of facts")
 
         text = "What was measured otherwise than before, commit by commit."
-        return Generated("changes/index.md", "Changes of facts", text, ("navigation", "toc"), made, brief("Changes of facts"))
+        return Generated(
+            "changes/index.md", "Changes of facts", text, ("navigation", "toc"), made, brief("Changes of facts")
+        )
 
     def _any(self) -> Generated:
         def made() -> Composed:

@@ -304,13 +304,17 @@ def test_a_key_head(subject: Attention) -> None:
     head = subject.sizes.kv_heads - 1
     after = subject.after_zeroing(*subject.rows("keys", head))
     served = subject.served(head)
-    assert subject.changed(after) == _expected(keys=subject.held("attention_keys", head), pattern=served, outputs=served)
+    assert subject.changed(after) == _expected(
+        keys=subject.held("attention_keys", head), pattern=served, outputs=served
+    )
 
 
 def test_a_value_head(subject: Attention) -> None:
     head = subject.sizes.kv_heads - 1
     after = subject.after_zeroing(*subject.rows("values", head))
-    assert subject.changed(after) == _expected(values=subject.held("attention_values", head), outputs=subject.served(head))
+    assert subject.changed(after) == _expected(
+        values=subject.held("attention_values", head), outputs=subject.served(head)
+    )
 
 
 def test_the_columns_that_a_head_is_mixed_with(subject: Attention) -> None:
