@@ -43,7 +43,7 @@ def fill(canvas: Canvas, lane: Lane, room: Room) -> Filled:
         return _stack(canvas, labels, room)
     if all(f"attention_{name}" in lane.inside for name in ATTENTION):
         return _attention(canvas, {name: lane.inside[f"attention_{name}"] for name in ATTENTION}, room)
-    return _leftwards(canvas, labels, room)
+    return _leftwards(canvas, labels, room, joined=lane.sub.kind == "mlp")
 
 
 def _attention(canvas: Canvas, at: dict[str, Label], room: Room) -> Filled:
@@ -70,8 +70,10 @@ def _attention(canvas: Canvas, at: dict[str, Label], room: Room) -> Filled:
     return Filled(y + CHIP, (premix.cx, premix.bottom))
 
 
-def _leftwards(canvas: Canvas, labels: Sequence[Label], room: Room) -> Filled:
-    """Rows of chips; the last row runs to the left, so that the result leaves near the stream."""
+def _leftwards(canvas: Canvas, labels: Sequence[Label], room: Room, *, joined: bool) -> Filled:
+    """Rows of chips; the last row runs to the left, so that the result leaves near the stream. Arrows join them where
+    each is made from the one before, which a record tells of no other sublayer than an MLP.
+    """
     rows: list[list[Label]] = [[]]
     for label in labels:
         if rows[-1] and sum(x.width + 26 for x in rows[-1]) + label.width > room.right - room.left:
@@ -94,9 +96,9 @@ def _leftwards(canvas: Canvas, labels: Sequence[Label], room: Room) -> Filled:
             y,
             backwards,
         )
-        for a, b in zip(order, order[1:], strict=False):
+        for a, b in zip(order, order[1:], strict=False) if joined else ():
             canvas.line([(a.x, a.cy), (b.right, b.cy)] if backwards else [(a.right, a.cy), (b.x, b.cy)], a.label.role)
-        if before:
+        if before and joined:
             first = order[0]
             mid = (before.bottom + first.y) / 2
             canvas.line(
@@ -105,7 +107,7 @@ def _leftwards(canvas: Canvas, labels: Sequence[Label], room: Room) -> Filled:
         before = order[-1]
         y += CHIP + 22
     assert before is not None
-    return Filled(y - 22, (before.cx, before.bottom))
+    return Filled(y - 22, (before.cx, before.bottom) if joined else None)
 
 
 def _placed(row: Sequence[Label], x: float, y: float, backwards: bool) -> list[Placed]:
