@@ -51,7 +51,7 @@ CHANGES: dict[str, Callable[[World, Path], object]] = {
     "new code": lambda world, code: (code / "measure" / "more.py").write_text(""),
     "data of the probe": lambda world, code: (code / "measure" / "table.json").write_text("{}"),
     "a pin": lambda world, code: (code / "measure" / "pins.lock.json").write_text('{"alpha_text/tiny": 2}'),
-    "the schema": lambda world, code: _add(code / "schema.py"),
+    "the schema": lambda world, code: _add(code / "schema" / "record.py"),
     "how records are written": lambda world, code: _add(code / "store.py"),
     "the family": lambda world, code: _add(world.families / "alpha_text.py"),
     "the families' plumbing": lambda world, code: _add(world.families / "_shared.py"),

@@ -1,24 +1,16 @@
-"""The record: one JSON file per family and checkpoint, the only thing the probe and the page share.
-
-Every key is documented here, and ``site_src/records/schema.json`` is exported from these models. The module is
-light: pydantic only. A number is a number, never text; a null that stands for "not known" comes with its reason.
-"""
+"""The record itself: what one probe of one checkpoint found, key by key."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+
+from .modules import Output, Returned, Weight
+from .part import Part, Scalar
+from .pictures import Picture
 
 SCHEMA_VERSION = 1
-
-Scalar = bool | int | float | str | None
-
-
-class Part(BaseModel):
-    """Base of every model below: unknown keys are refused, so a typo cannot pass as a fact."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ListedCheckpoint(Part):
@@ -273,6 +265,7 @@ class Vision(Part):
     values: list[Value]
     identities: list[Identity]
     experiments: list[Experiment]
+    pictures: list[Picture] = []
 
 
 class Record(Part):
@@ -297,6 +290,10 @@ class Record(Part):
     identities: list[Identity]
     experiments: list[Experiment]
     facts: list[Fact] = []
+    pictures: list[Picture] = []
+    weights: list[Weight] = Field([], description="the projections whose rows or columns are heads or experts")
+    returned: list[Returned] = Field([], description="what each module of a block returns")
+    outputs: list[Output] = Field([], description="what the model returns under each flag that asks for more")
     printout: str
     vision: Vision | None = None
 

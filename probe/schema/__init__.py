@@ -1,0 +1,67 @@
+"""The record: one JSON file per family and checkpoint, the only thing the probe and the page share.
+
+Every key is documented in these modules, and ``site_src/records/schema.json`` is exported from them. They are
+light: pydantic only. A number is a number, never text; a null that stands for "not known" comes with its reason.
+"""
+
+from __future__ import annotations
+
+from .modules import Element, Output, Returned, Weight
+from .part import Part, Scalar
+from .pictures import Picture
+from .record import (
+    SCHEMA_VERSION,
+    About,
+    Checkpoint,
+    Declared,
+    Edit,
+    Evidence,
+    Experiment,
+    Fact,
+    Factor,
+    Held,
+    HfPath,
+    Identity,
+    ListedCheckpoint,
+    PathNode,
+    Provenance,
+    Record,
+    Row,
+    Shape,
+    Sublayer,
+    Value,
+    Vision,
+    json_schema,
+)
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "About",
+    "Checkpoint",
+    "Declared",
+    "Edit",
+    "Element",
+    "Evidence",
+    "Experiment",
+    "Fact",
+    "Factor",
+    "Held",
+    "HfPath",
+    "Identity",
+    "ListedCheckpoint",
+    "Output",
+    "Part",
+    "PathNode",
+    "Picture",
+    "Provenance",
+    "Record",
+    "Returned",
+    "Row",
+    "Scalar",
+    "Shape",
+    "Sublayer",
+    "Value",
+    "Vision",
+    "Weight",
+    "json_schema",
+]
