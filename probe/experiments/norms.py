@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -34,12 +35,38 @@ class Call:
             out: torch.Tensor = self.norm(given, *self.args, **self.kwargs)
         return out
 
+    def with_weights(self, weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        """What the norm gives with other weights, in float32."""
+        with torch.no_grad():
+            out: torch.Tensor = torch.func.functional_call(self.norm, weights, (self.given, *self.args), self.kwargs)
+        return out.float()
+
+    @cached_property
+    def weights(self) -> list[str]:
+        """The parameters that its output follows, by name."""
+        every = dict(self.norm.named_parameters())
+        plain = self.with_weights(every)
+        return [
+            name
+            for name, parameter in every.items()
+            if not torch.allclose(self.with_weights({**every, name: parameter + 1}), plain)
+        ]
+
     def at_zero_weight(self) -> float:
         """Root mean square of what the norm gives for zero weights, without its bias: one for a unit gain."""
-        zeros = {name: torch.zeros_like(parameter) for name, parameter in self.norm.named_parameters()}
-        with torch.no_grad():
-            out = torch.func.functional_call(self.norm, zeros, (self.given, *self.args), self.kwargs).float()
-        return float(out.square().mean().sqrt())
+        return _size(self.with_weights(self._zeros()))
+
+    def at_weight_one(self) -> float:
+        """The largest root mean square for zero weights but one, which is one: two for a gain of one more than that."""
+        zeros = self._zeros()
+        return max(_size(self.with_weights({**zeros, name: zeros[name] + 1})) for name in self.weights)
+
+    def _zeros(self) -> dict[str, torch.Tensor]:
+        return {name: torch.zeros_like(parameter) for name, parameter in self.norm.named_parameters()}
+
+
+def _size(tensor: torch.Tensor) -> float:
+    return float(tensor.square().mean().sqrt())
 
 
 def _norms(run: Run, index: int) -> Iterator[str]:
@@ -98,15 +125,15 @@ def _change(before: torch.Tensor, after: torch.Tensor) -> float:
 
 
 def gain_norm(run: Run) -> Verdict:
-    """Calls the norms with zero for their weight, without touching it: unit gain where the gain is one plus the
-    weight, zero otherwise.
+    """Calls the norms with zero for their weight, and with one, without touching it: a gain of one and then of two
+    where it is one plus the weight, of zero and then of one otherwise. A weight that a norm does not use is none.
     """
     found: list[bool | None] = []
     sizes: list[float] = []
     for block in calls(run):
-        each = [call.at_zero_weight() for call in block if any(True for _ in call.norm.parameters())]
-        sizes += each
-        found.append(all(abs(size - 1) < 0.01 for size in each) if each else None)
+        each = [(call.at_zero_weight(), call.at_weight_one()) for call in block if call.weights]
+        sizes += [zero for zero, _ in each]
+        found.append(all(abs(zero - 1) < 0.01 and abs(one - 2) < 0.02 for zero, one in each) if each else None)
     measured: Measured = (
         {"root_mean_square_at_zero_weight": digits(max(sizes), 3) if max(sizes) > 1e-6 else 0.0} if sizes else {}
     )
@@ -114,8 +141,8 @@ def gain_norm(run: Run) -> Verdict:
 
 
 def weightless_norms(run: Run) -> Verdict:
-    """Looks for anything that a norm of a block could be trained by: none makes the answer yes."""
-    found = [None if not block else not any(True for c in block for _ in c.norm.parameters()) for block in calls(run)]
+    """Changes everything that a norm of a block could be trained by: an output that stays makes the answer yes."""
+    found = [None if not block else not any(call.weights for call in block) for block in calls(run)]
     return per_block(found, absent="The blocks have no norms.")
 
 

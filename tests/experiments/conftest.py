@@ -8,41 +8,19 @@ from typing import Any
 
 import pytest
 
-from probe.checkpoints import Loaded, Target, classes, digest, images, tokens, twins
 from probe.experiments import QUIRKS, Verdict
 from probe.measure.anatomy import derive
 from probe.measure.run import Run, Stack, measure, prepare
 from probe.measure.trace import read_all
 from probe.standard import StandardizedTransformer
+from tests.experiments.pairs.build import Twin, model_of
 
 Change = Callable[[Any], None]
 
 
 def loaded(family: str, twin: str, overrides: dict[str, Any], change: Change | None) -> StandardizedTransformer:
     """A twin with config values changed, and then its native model changed, on the standard layer."""
-    module: Any = twins.build(family, twin, overrides)
-    if change is not None:
-        change(module)
-    task = classes.task(module.config)
-    processor = (
-        images.processor(module.config, twins.spec(family, twin).get("image", {}))
-        if task == "image-text-to-text"
-        else None
-    )
-    return StandardizedTransformer(
-        Loaded(
-            target=Target(family, twin, "tiny"),
-            module=module,
-            config=module.config,
-            tokenizer=processor.tokenizer if processor else tokens.tokenizer(),
-            processor=processor,
-            task=task,
-            digest=digest.of_weights(module),
-            dtype="float32",
-            parameters=digest.parameters(module),
-            config_source=None,
-        )
-    )
+    return model_of(Twin(family, twin, overrides, change))
 
 
 @cache

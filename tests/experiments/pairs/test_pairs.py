@@ -1,0 +1,67 @@
+"""Every experiment on a pair of twins that differ in its property, and on mutants that a check of flags or names gets
+wrong.
+
+The tables are the modules of the folder ``tables``, each with ``PAIRS``; they are found by themselves.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from probe.experiments import QUIRKS
+from tests.experiments.pairs.build import Mutant, Pair, decide, native
+
+TABLES = sorted(path.stem for path in (Path(__file__).parent / "tables").glob("*.py"))
+
+PAIRS: list[Pair] = [
+    pair for name in TABLES for pair in importlib.import_module(f"tests.experiments.pairs.tables.{name}").PAIRS
+]
+
+MUTANTS = [(pair, mutant) for pair in PAIRS for mutant in pair.mutants]
+
+WITHOUT: dict[tuple[str, str], str] = {}
+"""Quirks without a pair, ``(about, slug)`` -> why there can be none."""
+
+UNWRITTEN = (
+    *("wiring", "residual", "mixers", "sizes", "mlps", "routing", "readout", "halves", "sources"),
+    *("projections", "attention", "heads", "latent", "support", "rotary", "frequencies", "places"),
+    *("storage", "shortened", "vision", "vision_blocks"),
+)
+"""Modules of experiments whose pairs are still to be written."""
+
+
+def test_every_quirk_has_its_pair_and_a_mutant() -> None:
+    paired = [(pair.about, pair.slug) for pair in PAIRS]
+    assert len(paired) == len(set(paired)), "two pairs for one quirk"
+    written = [quirk for quirk in QUIRKS if quirk.run.__module__.rpartition(".")[2] not in UNWRITTEN]
+    known = {(quirk.about, quirk.slug) for quirk in written}
+    assert known <= set(paired) | WITHOUT.keys() and not set(paired) & WITHOUT.keys()
+    assert all(pair.mutants for pair in PAIRS) and all(WITHOUT.values())
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_twins_that_differ_in_the_property(pair: Pair) -> None:
+    assert pair.yes.family != pair.no.family or (pair.yes.config, pair.yes.mutate, pair.yes.name) != (
+        pair.no.config,
+        pair.no.mutate,
+        pair.no.name,
+    )
+    assert (decide(pair, pair.yes).verdict, decide(pair, pair.no).verdict) == ("yes", "no")
+
+
+@pytest.mark.parametrize(("pair", "mutant"), MUTANTS, ids=[f"{pair}-{mutant.why}" for pair, mutant in MUTANTS])
+def test_a_mutant_that_its_config_or_class_names_belie(pair: Pair, mutant: Mutant) -> None:
+    assert mutant.twin.mutate is not None
+    for twin, answer in ((pair.yes, True), (pair.no, False)):
+        if twin.mutate is None:
+            assert mutant.naive(native(twin)) is answer, "the naive check is wrong on a twin that nothing mutates"
+    assert mutant.naive(native(mutant.twin)) is not (mutant.answer == "yes"), "the naive check is right"
+    found = decide(pair, mutant.twin)
+    assert found.verdict == mutant.answer, found
+    if mutant.blocks is not None:
+        assert found.blocks == mutant.blocks
+    for name, number in mutant.measured.items():
+        assert found.measured[name] == pytest.approx(number, rel=1e-3), name
