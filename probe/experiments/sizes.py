@@ -17,7 +17,8 @@ SIZES = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim")
 
 
 def _sizes(model: StandardizedTransformer, block: int) -> dict[str, int]:
-    """Sizes of one block, from its projections' shapes; what the block does not have is left out."""
+    """Sizes of one block, from its projections' shapes; what the block does not have is left out, and a mixer's heads
+    are no attention's, whatever the block calls it."""
     envoy = model.layers[block]
     found: dict[str, int] = {}
     for host, names in (
@@ -27,8 +28,10 @@ def _sizes(model: StandardizedTransformer, block: int) -> dict[str, int]:
         ("mlp.shared_experts", ("intermediate_size",)),
     ):
         module: Any = part(envoy, host)
+        if module is None or (names is SIZES and getattr(module, "role", "") == "mixer"):
+            continue
         for name in names:
-            size = None if module is None else getattr(module, name, None)
+            size = getattr(module, name, None)
             if size is not None:
                 found[name if host != "mlp.shared_experts" else "shared_expert_size"] = int(size)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -33,10 +34,9 @@ def shapes(run: Run, stack: Stack, layer_types: Sequence[str]) -> tuple[list[Sha
 def _shape(stack: Stack, index: int, layer_type: str, lends: str | None) -> Shape:
     anatomy = stack.anatomy[index]
     contributions = stack.contributions[index]
-    parallel = anatomy.topology == "parallel"
     sublayers = [
-        _sublayer(stack, index, contribution, parallel and place < len(contributions) - 1)
-        for place, contribution in enumerate(contributions)
+        _sublayer(stack, index, contribution, following is not None and contribution.term.reads is following.term.reads)
+        for contribution, following in zip_longest(contributions, contributions[1:])
     ]
     factors = [Factor(name=f.name, kind=_kind(f.kind), applies_to="sum") for f in anatomy.factors]
     for contribution in contributions:

@@ -97,7 +97,9 @@ class Sublayer(Part):
     pre_norm: str | None = Field(description="native child name of the norm the sublayer reads through")
     post_norm: str | None = Field(description="native child name of the norm between the sublayer and the add")
     contribution: str = Field(description="name of the value that is added to the stream")
-    parallel_with_next: bool = False
+    parallel_with_next: bool = Field(
+        default=False, description="whether the next sublayer reads the same point of the stream"
+    )
 
 
 class Factor(Part):

@@ -38,6 +38,7 @@ ONCE = {
     "qwen4_exp_text/tiny": (2, "the tables of n-grams have another prime number of rows on every block"),
     "rwkv/tiny": (1, "only the first block norms the embeddings"),
     "zaya/tiny": (1, "the first router has no earlier one to mix with"),
+    "zaya/tiny-sliding": (1, "the first router has no earlier one to mix with"),
 }
 """How many kinds of block stand once where the class allows no second, and why."""
 

@@ -30,6 +30,7 @@ ODD: dict[tuple[str, str], dict[str, tuple[set[int], str]]] = {
     ("inkling2_loop_text", "tiny"): {"vocab_size": ({300}, "the logits are cut to the vocabulary without its padding")},
     ("inkling_text", "tiny"): {"num_experts": ({10}, "the router has a logit for each of 2 shared experts too")},
     ("zaya", "tiny"): {"num_experts": ({9}, "the router has a logit for skipping the experts too")},
+    ("zaya", "tiny-sliding"): {"num_experts": ({9}, "the router has a logit for skipping the experts too")},
     ("opt", "tiny-post-norm"): {"hidden_size": ({48}, "the embeddings are narrower than the stream")},
     ("qwen4_exp_text", "tiny"): {"hidden_size": ({384}, "the stream is 4 lanes of 96 side by side")},
 }

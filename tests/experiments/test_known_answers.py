@@ -20,6 +20,7 @@ from probe.experiments.base import Verdict
 from probe.experiments.facts import facts
 from probe.measure.findings import twin
 from probe.measure.run import Run, measure
+from probe.measure.shapes import shapes
 from probe.standard import StandardizedTransformer
 
 SLUGS = set(
@@ -123,6 +124,17 @@ def test_what_the_run_shows_against_collected_answers(
     assert found.verdict == answer
     for name, number in numbers.items():
         assert found.measured[name] == pytest.approx(number, rel=0.01), name
+
+
+def test_sublayers_that_read_one_point_of_the_stream_stand_beside_each_other() -> None:
+    def beside(family: str) -> list[bool]:
+        run = run_of(family, "tiny")
+        ((shape,), _) = shapes(run, run.text, [""] * len(run.text))
+        return [sublayer.parallel_with_next for sublayer in shape.sublayers]
+
+    assert beside("falcon_h1") == [True, False, False]
+    assert beside("cohere2") == [True, False]
+    assert beside("arcee") == [False, False]
 
 
 def test_no_experiment_raises_on_a_recurrent_model() -> None:

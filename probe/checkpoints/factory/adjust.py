@@ -116,8 +116,8 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "gemma4_text": ({"global_head_dim": 48}, "the full-attention blocks' own head width is no field of the class"),
     "gemma4_unified_text": (
-        {"global_head_dim": 48},
-        "the full-attention blocks' own head width is no field of the class",
+        {"global_head_dim": 48, "final_logit_softcapping": 30.0},
+        "the full-attention blocks' own head width is no field of the class; every published Gemma 4 caps its logits",
     ),
     "gpt_neo": (
         {"num_layers": 4, "attention_types": [[["global", "local"], 2]], "attention_layers": ["global", "local"] * 2},
@@ -251,6 +251,10 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         {"use_parallel_residual": True, "qk_layernorm": True},
         "the wiring of StableLM 2 12B",
     ),
+    "vaultgemma": (
+        {"num_hidden_layers": 3, "layer_types": [FULL] * 3},
+        "the published checkpoint attends in full on every block; the class default has windows",
+    ),
     "xlstm": (
         {"hidden_size": 128, "embedding_dim": 128, "num_heads": 4},
         "the class rounds the widths of queries and values up to multiples of 64",
@@ -258,6 +262,14 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "zamba2": (
         {"num_hidden_layers": 8, "layers_block_type": [LINEAR, "hybrid"] * 4},
         "two shared blocks take turns, and each is met twice",
+    ),
+    "zaya/tiny-sliding": (
+        {
+            "num_hidden_layers": 5,
+            "layer_types": ["hybrid", "hybrid_sliding", "hybrid", "hybrid_sliding", "hybrid"],
+            "sliding_window": 8,
+        },
+        "the class has windowed blocks with a rotary base of their own, which its default does not use",
     ),
 }  # fmt: skip
 """model_type, or model_type/twin -> (config entries, dotted below the root; the reason)."""
