@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from probe import jobs, registry
@@ -41,11 +42,26 @@ def whole(least: int, what: str) -> Callable[[str], int]:
     return read
 
 
+def named(text: str) -> str:
+    """The type of an argument that is a name: an empty one, as an unset variable leaves it, names nothing."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty: give it a name, or leave it out")
+    return text
+
+
+def directory(text: str) -> Path:
+    """The type of an argument that is a folder, there or not yet."""
+    path = Path(named(text))
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no folder: name another one")
+    return path
+
+
 def add_load_options(parser: Parser) -> None:
     """The options that say what is loaded, and how."""
-    parser.add_argument("--checkpoint", metavar="ID", help="Hub id, twin, saved directory, or GGUF file")
+    parser.add_argument("--checkpoint", metavar="ID", type=named, help="Hub id, twin, saved directory, or GGUF file")
     parser.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="dtype of the weights")
-    parser.add_argument("--device", default="cpu", help="torch device (default: cpu)")
+    parser.add_argument("--device", default="cpu", type=named, help="torch device (default: cpu)")
     parser.add_argument("--attn", choices=("eager", "sdpa"), help="attention implementation (default: as published)")
     parser.add_argument("--offline", action="store_true", help="never reach for the network")
 

@@ -28,6 +28,14 @@ commands:
 
 `python -m probe COMMAND --help` tells more. `scripts/site` builds the pages from the records."""
 
+_VERBS: dict[str, Callable[[list[str]], int]] = {
+    "read": show.read,
+    "list": overview.families,
+    "draft": draft.draft,
+    "diff": diff,
+    "check": check,
+    "schema": show.schema,
+}
 _FEW = 8
 """So many families that are current get a line each."""
 
@@ -35,22 +43,15 @@ _FEW = 8
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; every error ends as one sentence on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    commands: dict[str, Callable[[list[str]], int]] = {
-        "read": show.read,
-        "list": overview.families,
-        "draft": draft.draft,
-        "diff": diff,
-        "check": check,
-        "schema": show.schema,
-    }
     debug = "--debug" in given
     try:
-        command = commands.get(given[0]) if given else None
+        command = _VERBS.get(given[0]) if given else None
         status = command(given[1:]) if command else _probe(given)
         sys.stdout.flush()
         return status
     except KeyboardInterrupt as stop:
-        print(f"\n{stop or 'Stopped. The records are as they were.'}", file=sys.stderr)
+        end_line = "\n" if sys.stderr.isatty() else ""  # after the ^C that a terminal shows
+        print(f"{end_line}{str(stop) or 'Stopped. The records are as they were.'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -109,6 +110,8 @@ def _probe(given: list[str]) -> int:
     if not names and not found.checkpoint:
         parser.error("name a family, or say --all")
 
+    for name in names:
+        _require_family(name)
     options = load_options(found)
     if not found.checkpoint and not found.json and (found.dtype or found.attn or found.device != "cpu"):
         print(
@@ -116,13 +119,26 @@ def _probe(given: list[str]) -> int:
             file=sys.stderr,
         )
     if found.checkpoint:
-        for name in names:
-            registry.get(name)
+        jobs.require_device(options)
         plans = [refresh.single(found.checkpoint, names[0] if names else None, options)]
     else:
         plans = refresh.plans(names, options, found.force)
+        if not all(plan.current for plan in plans):
+            jobs.require_device(options)
     crew = jobs.Crew(found.workers, found.limit, len(plans) > 1 or found.workers > 1 or found.limit is not None)
     return (_print if found.json else _write)(plans, options, crew, found)
+
+
+def _require_family(name: str) -> None:
+    """Raises ProbeError for what is no family; a command that is misspelt or comes late is told as one."""
+    if name in _VERBS:
+        raise ProbeError(f"{name} is a command, and comes first: `python -m probe {name} --help` shows what it takes.")
+    if registry.find(name) is None:
+        near = registry.nearest(name, [*_VERBS, *registry.names()])
+        raise ProbeError(
+            f"There is no family or command {name!r}{near}; `python -m probe list` shows the families, and "
+            "`python -m probe --help` the commands."
+        )
 
 
 def _print(plans: list[refresh.Plan], options: jobs.Options, crew: jobs.Crew, found: argparse.Namespace) -> int:

@@ -181,6 +181,12 @@ def _in_turn(job: Job, progress: Progress, *, options: Options) -> Outcome:
     return _probe(job, options, progress)
 
 
+def require_device(options: Options) -> None:
+    """Raises ProbeError for a device that is none or is not here, before anything is loaded; the CPU always is."""
+    if options.device != Options.device:
+        heavy("probe.checkpoints").require_device(options.device)
+
+
 def set_threads(kind: str) -> None:
     """Give real weights the threads that `prepare` set aside, and everything else one."""
     wanted = os.environ.get("PROBE_THREADS")

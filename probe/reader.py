@@ -12,10 +12,13 @@ folder of records or the address of a published site; without it, the folder tha
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
-import urllib.error
+import re
 import urllib.request
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +29,7 @@ from probe.index import Index
 from probe.registry import nearest
 from probe.render.catalog import Family, read_family
 from probe.schema import Part, Record, Value
-from probe.store import file_stem, read_record, records_dir
+from probe.store import file_stem, read_json, read_record, records_dir
 
 Source = str | Path | None
 Fits = TypeVar("Fits", bound=Part)
@@ -38,7 +41,7 @@ def families(source: Source = None) -> list[str]:
     """The families that have a record, by name. Raises ProbeError where there are no records at ``source``."""
     if _is_site(source):
         return [entry.family for entry in index(str(source)).families]
-    return sorted(path.name for path in _folder(source).iterdir() if any(path.glob("[!.]*.json")))
+    return sorted({path.parent.name for path in _folder(source).glob("[!.]*/[!.]*.json")})
 
 
 def checkpoints(family: str, source: Source = None) -> list[str]:
@@ -64,8 +67,8 @@ def load(family: str, checkpoint: str | None = None, source: Source = None) -> R
     if not _is_site(source):
         if checkpoint is None:
             return _family(family, source).default.record
-        path = _folder(source) / family / f"{file_stem(checkpoint)}.json"
-        if not path.is_file():
+        path = _of_family(family, source) / f"{file_stem(checkpoint)}.json" if checkpoint else None
+        if path is None or not path.is_file():
             raise _unknown("checkpoint", checkpoint, checkpoints(family, source), source)
         return read_record(path)
     found = {entry.family: entry for entry in index(str(source)).families}
@@ -87,7 +90,20 @@ def values(
         name: only values of this standard name.
         host: only values of this host, e.g. ``model.layers[i].self_attn``.
         block: only values that this block has; values of the whole model are left out.
+
+    Raises:
+        ProbeError: no record has a value of that name, or such a host, or the checkpoint has no such block.
     """
+    every = [value for part in (record, record.vision) for value in (part.values if part else ())]
+    _require_known("value", name, {value.name for value in every})
+    _require_known("host", host, {value.host for value in every})
+    blocks = max(len(part.blocks) for part in (record, record.vision) if part)
+    if block is not None and block not in range(blocks):
+        raise ProbeError(f"{record.checkpoint.id} has no block {block}; it has {blocks}, counted from 0.")
+    return _values(record, name, host, block)
+
+
+def _values(record: Record, name: str | None, host: str | None, block: int | None) -> Iterator[Value]:
     for part in (record, record.vision):
         for value in part.values if part else ():
             if value.blocks == [] or value.location is None:
@@ -96,6 +112,28 @@ def values(
                 continue
             if block is None or block in (value.blocks or ()):
                 yield value
+
+
+def _require_known(what: str, word: str | None, here: set[str]) -> None:
+    """Raises ProbeError for a word that neither this record has nor any of those that the probe writes to."""
+    if word is None or word in here or word in _words(str(records_dir()))[what]:
+        return
+    index = " (write [i] for a block's index, and give it as block=)" if re.search(r"\[\d+\]", word) else ""
+    near = index or nearest(word, sorted(here)) or f"; this one has {', '.join(sorted(here))}"
+    raise ProbeError(f"No record has a {what} {word!r}{near}.")
+
+
+@lru_cache(maxsize=4)
+def _words(folder: str) -> dict[str, set[str]]:
+    """The names and the hosts of the values of all records in a folder; those of a record that is none aside."""
+    found: dict[str, set[str]] = {"value": set(), "host": set()}
+    for path in Path(folder).glob("*/[!.]*.json"):
+        with contextlib.suppress(ProbeError, KeyError, TypeError, AttributeError):
+            data = read_json(path)
+            for row in (row for part in (data, data.get("vision") or {}) for row in part["values"]):
+                found["value"].add(row["name"])
+                found["host"].add(row["host"])
+    return found
 
 
 def module_path(value: Value, block: int | None = None) -> str | None:
@@ -133,15 +171,21 @@ def _site(source: Source) -> str:
 
 def _folder(source: Source) -> Path:
     folder = Path(source) if source is not None else records_dir()
-    if not folder.is_dir():
+    if source == "" or not folder.is_dir():
         raise ProbeError(f"There are no records at {folder}; name their folder or a site's address.")
     return folder
 
 
+def _of_family(family: str, source: Source) -> Path:
+    """The folder of a family's records."""
+    if family not in (known := families(source)):
+        raise _unknown("family", family, known, source)
+    return _folder(source) / family
+
+
 def _family(family: str, source: Source) -> Family:
-    folder = _folder(source) / family
-    if not (found := read_family(folder)):
-        raise _unknown("family", family, families(source), source)
+    found = read_family(_of_family(family, source))
+    assert found, f"{family} has records"
     return found
 
 
@@ -162,13 +206,16 @@ def _fetch(site: str, path: str) -> Any:
     address = _site(site) + path
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:
-            return json.loads(answer.read())
-    except (urllib.error.URLError, TimeoutError) as error:
+            text = answer.read()
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise ProbeError(f"{address} cannot be read ({getattr(error, 'reason', error)}).") from error
+    try:
+        return json.loads(text)
     except ValueError as error:
         raise ProbeError(f"{address} is not JSON ({error}); is it a site of this project?") from error
 
 
 def _unknown(what: str, name: str, known: list[str], source: Source) -> ProbeError:
     where = source if source is not None else records_dir()
-    return ProbeError(f"There is no record of the {what} {name!r} at {where}{nearest(name, known)}.")
+    near = nearest(name, known) or f"; `reader.{'families' if what == 'family' else 'checkpoints'}` lists what there is"
+    return ProbeError(f"There is no record of the {what} {name!r} at {where}{near}.")

@@ -31,11 +31,12 @@ def read(given: list[str]) -> int:
     registry.get(found.family)
     known = _known_values(found.family)
     if known and found.value.rpartition(".")[2] not in known:
-        near = registry.nearest(found.value, sorted(known))
+        near = registry.nearest(found.value, sorted(known)) or f"; it has {', '.join(sorted(known))}"
         raise ProbeError(f"No record of {found.family} has a value {found.value!r}{near}.")
 
     options = load_options(found)
     checkpoints = jobs.heavy("probe.checkpoints")
+    jobs.require_device(options)
     with Bar(1, "loading the libraries") as bar:
         if found.checkpoint:
             target = checkpoints.resolve(found.checkpoint, found.family, offline=options.offline)
@@ -57,6 +58,9 @@ def read(given: list[str]) -> int:
         "family": found.family,
         "checkpoint": target.id,
         "value": found.value,
+        "host": reading.host,
+        "attn": reading.attn,
+        "prompt": reading.prompt,
         "location": reading.location,
         "read_at": reading.read_at,
         "shape": list(reading.shape),
@@ -81,6 +85,9 @@ def _known_values(family: str) -> set[str]:
 def _lines(data: dict[str, Any], stats: dict[str, float]) -> str:
     top = enumerate(data["top"], 1)
     rows = [
+        ("host", data["host"]),
+        ("prompt", repr(data["prompt"])),
+        ("attention", data["attn"]),
         ("read at", data["read_at"]),
         ("location", data["location"]),
         ("shape", f"[{', '.join(map(str, data['shape']))}] {data['dtype']}"),

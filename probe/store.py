@@ -102,10 +102,10 @@ def digest(text: str) -> str:
 
 
 def file_digest(path: Path) -> str | None:
-    """The sha256 of a file's bytes, in hexadecimal; None where there is no such file."""
+    """The sha256 of a file's bytes, in hexadecimal; None where it is not there or cannot be read."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
+    except OSError:
         return None
 
 
@@ -152,13 +152,13 @@ def _sentence(path: Path) -> Iterator[None]:
 
 
 def _unwritable(path: Path, error: OSError) -> str:
-    ours = path.is_relative_to(cache_dir())
+    record = path.is_relative_to(records_dir())
     if error.errno in _FULL:
         what = f"There is no room left to write {path}: free some space and run again"
     else:
-        name = "PROBE_CACHE" if ours else "PROBE_RECORDS"
-        what = f"{path} cannot be written ({error.strerror}): mend that, or name another folder in {name}"
-    return f"{what}." if ours else f"{what}; the records are as they were."
+        name = " in PROBE_RECORDS" if record else " in PROBE_CACHE" if path.is_relative_to(cache_dir()) else ""
+        what = f"{path} cannot be written ({error.strerror}): mend that, or name another folder{name}"
+    return f"{what}; the records are as they were." if record else f"{what}."
 
 
 def require_writable(folder: Path) -> None:

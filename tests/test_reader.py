@@ -97,15 +97,38 @@ def test_a_mistake_is_one_sentence(source: str, folder: Path, request: pytest.Fi
         reader.checkpoints("lama", where)
     with pytest.raises(ProbeError, match="no record of the checkpoint 'tiny-mha'"):
         reader.load("llama", "tiny-mha", where)
+    for family in ("", ".", "..", "llama/", "schema.json"):
+        with pytest.raises(ProbeError, match=f"no record of the family '{re.escape(family)}'"):
+            reader.load(family, source=where)
+    with pytest.raises(ProbeError, match="no record of the checkpoint ''"):
+        reader.load("llama", "", where)
+
+
+def test_a_filter_that_can_match_nothing_is_a_mistake(folder: Path) -> None:
+    record = reader.load("llama", source=folder)
+    with pytest.raises(ProbeError, match=r"No record has a host 'foo'; this one has model, .*model\.layers\[i\]\.mlp"):
+        reader.values(record, host="foo")
+    with pytest.raises(ProbeError, match=r"write \[i\] for a block's index"):
+        reader.values(record, host="model.layers[3].mlp")
+    with pytest.raises(ProbeError, match="No record has a value 'mlp_outputs' .nearest: mlp_output"):
+        reader.values(record, name="mlp_outputs")
+    with pytest.raises(ProbeError, match=f"no block {len(record.blocks)}; it has {len(record.blocks)}"):
+        reader.values(record, block=len(record.blocks))
+    assert not list(reader.values(record, name="router_logits"))  # other families have it
+    assert not list(reader.values(record, host="model.vision.layers[i]"))
 
 
 def test_no_records_and_no_site(tmp_path: Path, site: str) -> None:
-    with pytest.raises(ProbeError, match="no records at"):
-        reader.families(tmp_path / "none")
+    for nowhere in (tmp_path / "none", "", __file__):
+        with pytest.raises(ProbeError, match="no records at"):
+            reader.families(nowhere)
     with pytest.raises(ProbeError, match=r"none/index\.json cannot be read \(Not Found\)|File not found"):
         reader.families(f"{site}/none")
     with pytest.raises(ProbeError, match="cannot be read"):
         reader.families("http://127.0.0.1:9")
+    for address in ("http://[x", "http://a b", "https://"):
+        with pytest.raises(ProbeError, match="cannot be read"):
+            reader.families(address)
 
 
 def test_the_page_of_the_data_shows_what_the_reader_prints() -> None:

@@ -10,7 +10,7 @@ from probe.checkpoints.listing import missing, targets
 from probe.checkpoints.resolve import resolve
 from probe.checkpoints.target import Kind, Loaded, Progress, Target, Task
 
-__all__ = ["Kind", "Loaded", "Progress", "Target", "Task", "load", "missing", "resolve", "targets"]
+__all__ = ["Kind", "Loaded", "Progress", "Target", "Task", "load", "missing", "require_device", "resolve", "targets"]
 
 
 def load(
@@ -25,7 +25,7 @@ def load(
     """Builds or loads a target.
 
     Args:
-        attn: attention implementation, ``eager`` or ``sdpa``.
+        attn: attention implementation: ``eager``, ``sdpa``, or another one of transformers.
         dtype: ``float32``, ``bfloat16``, …; None is float32 for a twin, as published otherwise.
         device: ``cpu``, ``cuda``, ``cuda:0``, …; elsewhere than on the CPU, real weights are spread by accelerate.
             A build from a config is on ``meta`` whatever is asked.
@@ -35,12 +35,22 @@ def load(
     Raises:
         ProbeError: a sentence for each way in which a checkpoint can be missing, broken, gated or too large.
     """
-    if target.kind == "weights":
-        from probe.checkpoints.weights import load_weights
+    from probe.checkpoints.attention import asked_for
 
-        return load_weights(target, attn=attn, dtype=dtype, device=device, offline=offline, progress=progress)
-    from probe.checkpoints.builds import load_config, load_twin
+    with asked_for(attn):
+        if target.kind == "weights":
+            from probe.checkpoints.weights import load_weights
 
-    if target.kind == "config":
-        return load_config(target, attn=attn, dtype=dtype)
-    return load_twin(target, attn=attn, dtype=dtype, device=device)
+            return load_weights(target, attn=attn, dtype=dtype, device=device, offline=offline, progress=progress)
+        from probe.checkpoints.builds import load_config, load_twin
+
+        if target.kind == "config":
+            return load_config(target, attn=attn, dtype=dtype)
+        return load_twin(target, attn=attn, dtype=dtype, device=device)
+
+
+def require_device(name: str) -> None:
+    """Raises ProbeError for a device that torch does not have, or that nothing can run on here."""
+    from probe.checkpoints.devices import checked
+
+    checked(name)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def checked(device: str) -> torch.device:
-    """The device of a name. Raises: ProbeError if torch has no such device, or none on this machine."""
+    """The device of a name. Raises ProbeError where torch has no such device, none on this machine, or none that
+    keeps numbers."""
     import torch
 
     try:
@@ -20,4 +21,9 @@ def checked(device: str) -> torch.device:
         raise ProbeError(f"{device!r} is not a device of torch: use cpu, cuda or cuda:0.") from error
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ProbeError("This machine has no CUDA device that torch can use: run with `--device cpu`.")
+    try:
+        torch.ones(1, device=found).item()
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+        said = " ".join(str(error).split()).split(". ")[0].rstrip(".")
+        raise ProbeError(f"Nothing can run on {device!r} here ({said[:200]}): run with `--device cpu`.") from error
     return found

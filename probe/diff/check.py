@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from probe import jobs, registry, store
-from probe.arguments import Parser, add_load_options, load_options, whole
+from probe.arguments import Parser, add_load_options, directory, load_options, named, whole
 from probe.diff.measured import Checked, checks
 from probe.diff.words import counted, listed
 from probe.errors import ProbeError
@@ -28,9 +28,13 @@ def check(given: list[str]) -> int:
         epilog=_STATUS,
     )
     parser.add_argument("families", nargs="*", metavar="FAMILY", help="default: all that have records")
-    parser.add_argument("--since", metavar="BASE", help="only what was changed since this git revision can affect")
+    parser.add_argument(
+        "--since", metavar="BASE", type=named, help="only what was changed since this git revision can affect"
+    )
     parser.add_argument("--force", action="store_true", help="measure also what has not changed since it was measured")
-    parser.add_argument("--into", metavar="DIR", type=Path, help="write all records, as they would be now, to a folder")
+    parser.add_argument(
+        "--into", metavar="DIR", type=directory, help="write all records, as they would be now, to a folder"
+    )
     add_load_options(parser)
     parser.add_argument(
         "--workers", type=whole(1, "a number of workers"), default=1, metavar="N", help="processes (default: 1)"
@@ -51,6 +55,8 @@ def check(given: list[str]) -> int:
     names = list(dict.fromkeys(found.families)) or _all(found.since, options)
     crew = jobs.Crew(found.workers, found.limit, len(names) > 1 or found.workers > 1 or found.limit is not None)
     results = []
+    if names:
+        jobs.require_device(options)
     if found.into:
         _copy(found.into)
     for result in checks(names, options, crew, found.force, found.checkpoint) if names else ():
@@ -60,6 +66,8 @@ def check(given: list[str]) -> int:
             folder = found.into / result.family
             store.write_all({folder / f"{store.file_stem(of)}.json": text for of, text in result.texts.items()})
     print(_summary(results))
+    if forgotten := next((result.forgotten for result in results if result.forgotten), None):
+        print(f"The next check measures again what holds: {forgotten}", file=sys.stderr)
     return _status(results, found.debug)
 
 

@@ -26,6 +26,7 @@ class Checked:
         unchecked: the checkpoints whose record is of real weights or a device that are not here.
         failed: the checkpoints that could not be measured.
         texts: what was measured, by checkpoint, where the record does not hold.
+        forgotten: why the next check measures again what holds; empty where it need not.
     """
 
     family: str
@@ -36,6 +37,7 @@ class Checked:
     unchecked: list[str] = field(default_factory=list)
     failed: list[Outcome] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
+    forgotten: str = ""
 
     @property
     def holds(self) -> bool:
@@ -76,7 +78,7 @@ def checks(
         if only is None:
             _leftovers(found, {*plan.kept, *(outcome.job.checkpoint for outcome in outcomes)})
             if found.holds and plan.inputs is not None:
-                _stamp(plan, outcomes, options)
+                found.forgotten = _stamp(plan, outcomes, options)
         yield found
 
 
@@ -130,8 +132,15 @@ def _leftovers(found: Checked, known: set[str]) -> None:
             )
 
 
-def _stamp(plan: refresh.Plan, outcomes: list[Outcome], options: Options) -> None:
-    """Leave what a run would: while neither inputs nor records change, there is nothing to measure."""
+def _stamp(plan: refresh.Plan, outcomes: list[Outcome], options: Options) -> str:
+    """Leave what a run would: while neither inputs nor records change, there is nothing to measure.
+
+    Returns why it cannot be left, which changes no verdict; empty where it can.
+    """
     checked = {outcome.job.checkpoint: outcome for outcome in outcomes}
     digests = {name: store.file_digest(store.record_path(plan.family, name)) or "" for name in checked}
-    fingerprint.write(plan.family, options.decisive(), fingerprint.Stamp(str(plan.inputs), plan.kept | digests))
+    try:
+        fingerprint.write(plan.family, options.decisive(), fingerprint.Stamp(str(plan.inputs), plan.kept | digests))
+    except ProbeError as error:
+        return str(error)
+    return ""

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from probe import store
-from probe.arguments import Parser
+from probe.arguments import Parser, named
 from probe.diff.report import difference, markdown
 from probe.diff.sources import source
 
@@ -19,8 +19,10 @@ Floats that differ as rounding may make them are the same; `probe/diff/numbers.p
 def diff(given: list[str]) -> int:
     """``python -m probe diff``."""
     parser = Parser(prog="python -m probe diff", description="Tell which facts differ, in Markdown.", epilog=_STATUS)
-    parser.add_argument("base", metavar="BASE", help="what to compare with")
-    parser.add_argument("head", metavar="HEAD", nargs="?", help="what to compare (default: the working tree)")
+    parser.add_argument("base", metavar="BASE", type=named, help="what to compare with")
+    parser.add_argument(
+        "head", metavar="HEAD", type=named, nargs="?", help="what to compare (default: the working tree)"
+    )
     found = parser.read(given)
     head: str | Path = found.head or store.records_dir()
     differs = difference(source(found.base), source(str(head)))

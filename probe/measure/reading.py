@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..checkpoints import Target, load
+from ..checkpoints.attention import asked_for
 from ..errors import ProbeError
 from ..standard import StandardizedTransformer
 from ..standard.hosts import Host
@@ -78,7 +79,8 @@ def read_value(
             "give a twin or real weights with --checkpoint."
         )
     model = StandardizedTransformer(load(target, attn="eager", dtype=dtype, device=device, offline=offline))
-    switch(model._module, attn or default_attention(model._module))
+    with asked_for(attn or "eager"):
+        switch(model._module, attn or default_attention(model._module))
     host_label, host, declared = _find(model, value, layer)
     reason = host.refusal(declared)
     if reason is not None and attn is None:

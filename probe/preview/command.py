@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return error.status
     except KeyboardInterrupt:
-        print("\nStopped.", file=sys.stderr)
+        print("\nStopped." if sys.stderr.isatty() else "Stopped.", file=sys.stderr)
         return 130
     return 0
 

@@ -41,7 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return error.status
     except KeyboardInterrupt:
-        print()
+        if sys.stdout.isatty():
+            print()
         return 130
     return 0
 

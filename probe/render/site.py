@@ -11,6 +11,9 @@ from pathlib import Path
 from probe.errors import ProbeError
 from probe.store import ROOT, records_dir
 
+_SIGN = "sitemap.xml"
+"""What every built site has."""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -24,13 +27,15 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     """Builds the whole site from the records.
 
     Raises:
-        ProbeError: no records, a broken record, a page that fails to build, or no room to write.
+        ProbeError: no records, a broken record, a page that fails to build, no room to write, or a folder that holds
+            anything but a site, since a build empties it.
     """
     from mkdocs.commands.build import build as mkdocs_build
     from mkdocs.config import load_config
     from mkdocs.exceptions import MkDocsException
 
     start = time.monotonic()
+    _require_site(site or ROOT / "site")
     if records is not None:
         os.environ["PROBE_RECORDS"] = str(records.resolve())
     logging.getLogger("mkdocs").setLevel(logging.WARNING)
@@ -47,3 +52,10 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     directory = Path(config.site_dir)
     found = len(list(records_dir().glob("*/[!.]*.json")))
     return Built(directory, found, len(list(directory.rglob("index.html"))), time.monotonic() - start)
+
+
+def _require_site(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ProbeError(f"{folder} is no folder; choose another --site.")
+    if folder != ROOT / "site" and folder.is_dir() and any(folder.iterdir()) and not (folder / _SIGN).is_file():
+        raise ProbeError(f"{folder} holds something that is no built site; choose another --site, or empty it.")

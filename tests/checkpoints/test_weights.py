@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from probe.checkpoints import digest, load, resolve, weights
+from probe.checkpoints import digest, load, require_device, resolve, weights
 from probe.errors import ProbeError
 
 from .conftest import logits
@@ -163,6 +163,32 @@ def test_load_that_breaks_off(error: Exception, says: str, saved: Path, monkeypa
     monkeypatch.setattr(LlamaForCausalLM, "from_pretrained", fails)
     with pytest.raises(ProbeError, match=says):
         load(resolve(str(saved)))
+
+
+@pytest.mark.parametrize(
+    ("family", "attn", "said"),
+    [("llama", "flash", "'flash' cannot be used here"), ("bloom", "sdpa", "'sdpa' cannot be used here .BloomFor")],
+)
+def test_an_attention_implementation_that_cannot_be_used(family: str, attn: str, said: str) -> None:
+    with pytest.raises(ProbeError, match=said) as caught:
+        load(resolve("tiny", family), attn=attn)
+    assert str(caught.value).endswith("use eager or sdpa, or leave it out.")
+
+
+def test_what_fails_in_a_load_otherwise_is_no_matter_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*given: Any, **more: Any) -> None:
+        raise ValueError("something else")
+
+    monkeypatch.setattr("probe.checkpoints.builds.load_twin", fails)
+    with pytest.raises(ValueError, match="something else"):
+        load(resolve("tiny", "llama"), attn="sdpa")
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99"])
+def test_a_device_on_which_nothing_can_run(device: str) -> None:
+    with pytest.raises(ProbeError, match="not a device|Nothing can run|no CUDA device"):
+        require_device(device)
+    require_device("cpu")
 
 
 def test_devices(saved: Path) -> None:

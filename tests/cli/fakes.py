@@ -37,6 +37,9 @@ class Target:
 
 @dataclass
 class Reading:
+    host: str = "model.layers[2].self_attn"
+    prompt: str = "In"
+    attn: str = "eager"
     location: str = "self_attn.o_proj.output"
     read_at: str = "the output projection's output"
     shape: tuple[int, ...] = (1, 4, 8)
@@ -62,6 +65,7 @@ def install(folder: Path) -> None:
     checkpoints.targets = targets
     checkpoints.missing = missing
     checkpoints.resolve = resolve
+    checkpoints.require_device = require_device
     measure: Any = types.ModuleType("probe.measure")
     measure.probe_target = probe_target
     measure.read_value = read_value
@@ -84,6 +88,11 @@ def resolve(name: str, family: str | None = None, *, offline: bool = False) -> T
     if name == "nowhere":
         raise ProbeError("There is no checkpoint nowhere.")
     return Target(family or "beta_text", name, "weights" if name.startswith("org/") else "tiny")
+
+
+def require_device(name: str) -> None:
+    if name == "gpu":
+        raise ProbeError("'gpu' is not a device of torch.")
 
 
 def probe_target(target: Target, *, progress: Any, **options: Any) -> schema.Record:

@@ -26,7 +26,8 @@ COMMITTED = sorted((ROOT / "site_src" / "records").glob("*/[!.]*.json"))
 def test_read_shows_where_and_what(world: World) -> None:
     out = world.run("read", "alpha_text", "attention_output").out
     title, place, shape = "attention_output of tiny (alpha_text)", "the output projection's output", "[1, 4, 8] float32"
-    for part in (title, place, shape, "mean      0.25"):
+    host, attention = "host       model.layers[2].self_attn", "attention  eager"
+    for part in (title, host, attention, place, shape, "mean       0.25"):
         assert part in out
 
 
@@ -38,6 +39,7 @@ def test_read_shows_the_top_tokens(world: World) -> None:
 def test_read_as_json(world: World) -> None:
     data = json.loads(world.run("read", "alpha_text", "attention_output", "--checkpoint", "org/x", "--json").out)
     assert data["checkpoint"] == "org/x" and data["shape"] == [1, 4, 8]
+    assert data["host"] == "model.layers[2].self_attn"
     assert data["stats"] == {"mean": 0.25, "max": None}
 
 
@@ -53,6 +55,46 @@ def test_read_of_an_unknown_value_names_the_nearest_without_a_run(
     monkeypatch.setitem(sys.modules, "probe.measure", None)
     result = world.run("read", "alpha_text", "atention_output")
     assert result.status == 2 and "nearest: attention_output" in result.err
+    result = world.run("read", "alpha_text", "soul")
+    assert result.status == 2 and result.err == "No record of alpha_text has a value 'soul'; it has attention_output.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("lst",), "There is no family or command 'lst' (nearest: list"),
+        (("alpha_txt",), "There is no family or command 'alpha_txt' (nearest: alpha_text"),
+        (("alpha_text", "read"), "read is a command, and comes first"),
+        (("alpha_text", "--checkpoint", ""), "argument --checkpoint: is empty"),
+        (("read", "alpha_text", "x", "--checkpoint", " "), "argument --checkpoint: is empty"),
+        (("check", "--since", ""), "argument --since: is empty"),
+        (("check", "--into", ""), "argument --into: is empty"),
+        (("check", "--into", __file__), "argument --into: " + __file__ + " is no folder"),
+        (("diff", ""), "argument BASE: is empty"),
+    ],
+)
+def test_a_slip_is_told_in_one_sentence_that_fits(world: World, arguments: tuple[str, ...], sentence: str) -> None:
+    result = world.run(*arguments)
+    assert result.status == 2 and sentence in result.err and len(result.err.splitlines()) == 1
+    assert world.probed() == []
+
+
+def test_a_device_that_is_none_is_told_before_anything_is_probed(world: World) -> None:
+    for command in (["alpha_text"], ["alpha_text", "--checkpoint", "tiny"], ["read", "alpha_text", "attention_output"]):
+        result = world.run(*command, "--device", "gpu")
+        assert result.status == 2 and result.err.endswith("'gpu' is not a device of torch.\n"), result
+        assert "loading the libraries" not in result.err
+    assert world.probed() == [] and world.records() == {}
+
+
+def test_an_interrupt_that_says_nothing_is_told_on_one_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stops(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["probe.measure"], "read_value", stops)
+    result = world.run("read", "alpha_text", "attention_output")
+    assert result.status == 130
+    assert result.err == "loading the libraries\nStopped. The records are as they were.\n"
 
 
 def test_list_counts_and_a_familys_own_shows_each(world: World) -> None:

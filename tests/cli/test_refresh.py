@@ -150,10 +150,10 @@ def test_what_transformers_has_is_asked_once(world: World, monkeypatch: pytest.M
     monkeypatch.setenv("FAKE_NEW", "new_text")
     assert world.run("new_text", "--checkpoint", "tiny").status == 0
     monkeypatch.delenv("FAKE_NEW")
-    assert "no family 'newer_text'" in world.run("newer_text").err
+    assert "no family or command 'newer_text'" in world.run("newer_text").err
     assert world.run("new_text", "--checkpoint", "tiny").status == 0
     (world.folder / "cache" / "decoders.json").write_text("spoilt")
-    assert "no family 'new_text'" in world.run("new_text").err
+    assert "no family or command 'new_text'" in world.run("new_text").err
 
 
 def test_debug_shows_the_traceback(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

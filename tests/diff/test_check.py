@@ -206,6 +206,24 @@ def test_what_holds_is_not_measured_again_until_a_record_changes(desk: Desk, mon
     assert desk.run("check", FAMILY)[0] == 1 and len(desk.runs) == 4
 
 
+def test_a_cache_that_cannot_be_written_costs_no_verdict(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    from probe import checkpoints
+
+    targets = [target for target in checkpoints.targets(FAMILY) if target.id == TWIN]
+    monkeypatch.setattr(checkpoints, "targets", lambda family: targets)
+    (desk.folder.parent / "file").write_text("")
+    monkeypatch.setenv("PROBE_CACHE", str(desk.folder.parent / "file"))
+    status, out, err = desk.run("check", FAMILY)
+    assert status == 0 and out.endswith("All records of 1 family hold.\n")
+    assert "The next check measures again what holds: " in err and "PROBE_CACHE" in err
+
+
+def test_a_folder_of_measured_records_that_cannot_be_made_is_named_without_another_remedy(desk: Desk) -> None:
+    (desk.folder.parent / "file").write_text("")
+    status, _, err = desk.run("check", FAMILY, "--into", str(desk.folder.parent / "file" / "in"))
+    assert status == 2 and err.endswith("mend that, or name another folder.\n") and desk.runs == []
+
+
 def test_a_record_that_is_none_and_one_that_nothing_measures_are_told(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -302,6 +302,16 @@ def test_a_missing_directory_is_a_clear_error(tmp_path: Path) -> None:
     assert done.returncode == 2 and "There are no records at" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_folder_of_anything_else_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "records").mkdir()
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("dear")
+    for site, said in (("letters", "holds something that is no built site"), ("letters/dear.txt", "is no folder")):
+        done = render("build", "--records", str(tmp_path / "records"), "--site", str(tmp_path / site))
+        assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+    assert (tmp_path / "letters" / "dear.txt").read_text() == "dear"
+
+
 def test_a_broken_record_is_a_clear_error(tmp_path: Path) -> None:
     fixture.write(tmp_path / "records")
     broken = tmp_path / "records" / "llama" / "HuggingFaceTB--SmolLM2-135M-Instruct.json"

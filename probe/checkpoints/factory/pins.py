@@ -55,5 +55,10 @@ def pin(model_types: list[str]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    LOCK.write_text(json.dumps(pin(sys.argv[1:]), indent=1, sort_keys=True) + "\n")
+    try:
+        pins = pin(sys.argv[1:])
+    except ProbeError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.status)
+    LOCK.write_text(json.dumps(pins, indent=1, sort_keys=True) + "\n")
     print(f"{LOCK.name} written")
