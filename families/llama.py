@@ -12,9 +12,10 @@
 - `layer_mid` is what enters `post_attention_layernorm`, which is the MLP's input norm despite its name.
 - Queries and keys are read where the attention is called, after the rotary; head outputs before `o_proj`.
 
-**The twins.** Published checkpoints differ in size and in three flags, so there are three twins: `tiny` shares key and
+**The twins.** Published checkpoints differ in size and in three flags, so there are four twins: `tiny` shares key and
 value heads between query heads, has its own head and rescaled rotary frequencies (Llama 3.1), `tiny-tied` ties the head
-to the embedding (Llama 3.2), and `tiny-mha` has a key and value head for every query head (Llama 2).
+to the embedding (Llama 3.2), `tiny-plain` does so too and leaves the frequencies as they are (SmolLM), and `tiny-mha`
+has a key and value head for every query head (Llama 2).
 """
 
 from __future__ import annotations
@@ -78,6 +79,18 @@ TWINS: dict[str, dict[str, Any]] = {
             "max_position_embeddings": 512,
         },
         "rope": {"original_max_position_embeddings": 32},
+    },
+    "tiny-plain": {
+        "config": "HuggingFaceTB__SmolLM-1.7B",
+        "text": {
+            "hidden_size": 48,
+            "intermediate_size": 72,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "num_hidden_layers": 3,
+            "max_position_embeddings": 512,
+        },
     },
     "tiny-mha": {
         "config": "meta-llama__Llama-2-7b-chat-hf",

@@ -15,6 +15,17 @@ def repair(config: PreTrainedConfig) -> None:
     """Mends what this config's class needs. Calling it again changes nothing."""
     if config.model_type == "llama4":
         _llama4_image_outputs()
+    if getattr(config, "quantization_config", None):
+        _uncompiled()
+
+
+def _uncompiled() -> None:
+    """The linears of some quantisers compile their rounding when they are first called, which needs a compiler for C++
+    and a minute. The same code runs without.
+    """
+    import torch
+
+    torch.compiler.set_stance("force_eager")
 
 
 def _llama4_image_outputs() -> None:

@@ -23,6 +23,9 @@ NOT_FLAGS = frozenset(
     "torch_dtype dtype transformers_version model_type architectures name_or_path _name_or_path tokenizer_class".split()
 )
 
+NUMBER = "a number"
+"""What stands for every number of a config: a size."""
+
 
 @dataclass(frozen=True)
 class Stackwise:
@@ -100,12 +103,15 @@ def evidence(
 
 
 def _flags(left: Any, right: Any) -> tuple[int, list[str]]:
-    """How many entries that are no sizes agree, and those that do not, in words."""
+    """How many entries that are no sizes agree, and those that do not, in words; a size differs only from none."""
     mine, theirs = dict(_entries(left.to_dict())), dict(_entries(right.to_dict()))
     same, differs = 0, []
     for name in sorted(set(mine) | set(theirs)):
         a, b = mine.get(name), theirs.get(name)
-        if a == b:
+        if NUMBER in (a, b):
+            if name in mine and name in theirs and a != b:
+                differs.append(f"{name} is {a}, on the twin {b}")
+        elif a == b:
             same += 1
         elif name.rsplit(".", 1)[-1] not in NOT_FLAGS:
             differs.append(f"{name} is {a!r}, on the twin {b!r}")
@@ -117,6 +123,8 @@ def _entries(config: dict[str, Any], prefix: str = "") -> Any:
         if isinstance(value, dict):
             if name not in ("audio_config", "auto_map", "id2label", "label2id"):
                 yield from _entries(value, f"{prefix}{name}.")
-        elif isinstance(value, bool) or value is None or isinstance(value, str):
-            if not name.endswith(("_id", "_index")):
+        elif not name.endswith(("_id", "_index")):
+            if isinstance(value, bool) or value is None or isinstance(value, str):
                 yield f"{prefix}{name}", value
+            elif isinstance(value, (int, float)):
+                yield f"{prefix}{name}", NUMBER

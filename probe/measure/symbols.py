@@ -8,6 +8,7 @@ in one forward is traced the first time.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +38,7 @@ SHAPE_ONLY = frozenset(
 SPREADS = frozenset({"expand", "expand_as", "repeat"})
 PERMUTES = frozenset({"transpose", "permute", "swapaxes", "movedim"})
 WEIGHS = frozenset({"softmax", "scaled_dot_product_attention"})
-CHOOSES = frozenset({"topk", "max", "argmax", "one_hot", "grouped_mm"})
+CHOOSES = frozenset({"topk", "argmax", "one_hot", "grouped_mm"})
 ACTIVATES = frozenset(
     "silu gelu relu relu6 elu celu selu mish sigmoid logsigmoid tanh erf softplus hardswish hardtanh leaky_relu".split()
 )
@@ -78,6 +79,8 @@ class Symbols(TorchFunctionMode):
         self._named: dict[int, Opaque] = {}
         self._handles: list[Any] = []
         self._norms: dict[torch.nn.Module, bool] = {}
+        self._places: dict[int, list[str]] = {}
+        """Where a largest value stands, by the tensor's id, and the modules that looked for it."""
 
     def __enter__(self) -> Symbols:
         for block, trace in zip(self._blocks, self.traces, strict=True):
@@ -96,6 +99,7 @@ class Symbols(TorchFunctionMode):
                 return
             self._of.clear()
             self._alive.clear()
+            self._places.clear()
             self._current = trace
             self._named = {id(p): Opaque(n, "parameter") for n, p in block.named_parameters()}
             self._named |= {id(b): Opaque(n, "buffer") for n, b in block.named_buffers()}
@@ -175,7 +179,7 @@ class Symbols(TorchFunctionMode):
         if self._current is None:
             return out
         name = getattr(func, "__name__", "")
-        self._tell(name, out)
+        self._tell(name, out, [*args, *(kwargs or {}).values()])
         if name == "__setitem__":
             self._assign(args)
         elif isinstance(out, torch.Tensor):
@@ -186,9 +190,16 @@ class Symbols(TorchFunctionMode):
                     self._make(f"{name}[{place}]", each, args, kwargs or {})
         return out
 
-    def _tell(self, name: str, out: Any) -> None:
-        """Note a function that tells what kind of module called it, on all modules that are running."""
+    def _tell(self, name: str, out: Any, given: list[Any]) -> None:
+        """Note a function that tells what kind of module called it, on all modules that are running. Where a largest
+        value stands tells of a choice once that place is used: a module that rounds takes the value alone.
+        """
         bare = name.strip("_")
+        for _, tensor in tensors(given):
+            self._note("max", self._places.pop(id(tensor), ()))
+        if bare == "max" and isinstance(out, tuple):
+            self._places[id(out[1])] = list(self._inside)
+            self._alive.append(out[1])
         told = bare if bare in CHOOSES else None
         if bare in WEIGHS:
             told = "attends" if isinstance(out, torch.Tensor) and out.ndim == 4 else "weighs"
@@ -196,8 +207,12 @@ class Symbols(TorchFunctionMode):
             told = "activates"
         elif bare in LOOKS_UP:
             told = "looks up"
-        if told is not None and self._current is not None:
-            for path in self._inside:
+        if told is not None:
+            self._note(told, self._inside)
+
+    def _note(self, told: str, paths: Iterable[str]) -> None:
+        if self._current is not None:
+            for path in paths:
                 self._current.functions.setdefault(path, set()).add(told)
 
     def _carry(self, name: str, out: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -49,6 +49,9 @@ COMPUTED = {
 }
 """Saved buffers whose values the class computes."""
 
+TERNARY = {"bitnet/tiny": re.compile("_proj.weight$")}
+"""Weights that a published checkpoint stores as -1, 0 and 1."""
+
 WINDOWS = re.compile(r"(?<!max_)(window(_size|_len)?|chunk_size|index_topk|block_size)$")
 
 
@@ -147,7 +150,11 @@ def test_is_lively(model_type: str, name: str) -> None:
     computed = COMPUTED.get(model_type, re.compile("(?!)"))
     state = {k: v for k, v in ran(model_type, name).module.state_dict().items() if not computed.search(k)}
     seen: dict[Any, int] = {}
+    ternary = TERNARY.get(f"{model_type}/{name}", re.compile("(?!)"))
     for key, tensor in state.items():
+        if ternary.search(key):
+            assert tensor.unique().tolist() == [-1, 0, 1], key
+            continue
         if not tensor.is_floating_point():
             assert tensor.numel() == 1 or tensor.unique().numel() > 1, key
             continue
@@ -215,6 +222,25 @@ def test_overrides_change_the_twin_and_leave_the_other_weights() -> None:
     assert len({key.split(".")[2] for key in more if ".layers." in key}) == 5
     for key, tensor in ran("qwen3", "tiny").module.state_dict().items():
         assert more[key].equal(tensor), key
+
+
+def test_linears_that_round_are_not_compiled() -> None:
+    """A quantiser's rounding compiles itself when it is called, for which a machine may have no compiler."""
+    seen: list[Any] = []
+    rounded = torch.compile(lambda x: x.round(), backend=lambda graph, _: seen.append(graph) or graph.forward)
+    with torch.compiler.set_stance("default"):
+        rounded(torch.rand(2))
+        assert len(seen) == 1
+        factory.build_default("bitnet")
+        rounded(torch.rand(2, 3))
+        assert len(seen) == 1
+
+
+def test_a_twin_has_the_linears_its_config_names() -> None:
+    plain = factory.build_default("bitnet", overrides={"quantization_config": None})
+    kinds = [{type(m).__name__ for m in each.modules()} for each in (plain, ran("bitnet", "tiny").module)]
+    assert ["AutoBitLinear" in found for found in kinds] == [False, True]
+    assert all("Linear" in found for found in kinds), "the head is rounded nowhere"
 
 
 def test_unknown_names_are_refused() -> None:

@@ -63,16 +63,46 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def _anatomy(model_type: str, **changes: Any) -> list[BlockAnatomy]:
+    return _derived(_model(model_type, **changes))
+
+
+def _model(model_type: str, **changes: Any) -> Any:
     torch.manual_seed(0)
     config = CONFIG_MAPPING[model_type](vocab_size=64, **{**SMALL[model_type], **changes})
     config.pad_token_id = 0
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    return AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+
+
+def _derived(model: Any) -> list[BlockAnatomy]:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.5) if parameter.ndim > 1 else parameter.uniform_(0.5, 1.5)
     lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList) and len(module) == 2]
     blocks = max(lists, key=lambda module: sum(parameter.numel() for parameter in module.parameters()))
     return derive(list(blocks), lambda: model(input_ids=torch.arange(3, 15)[None], use_cache=False))
+
+
+class Largest(torch.nn.Module):
+    """Two layers, of which a token takes the one with the larger score; or both, scaled by that score."""
+
+    def __init__(self, width: int, chooses: bool) -> None:
+        super().__init__()
+        self.first, self.second = (torch.nn.Linear(width, width, bias=False) for _ in range(2))
+        self.scores = torch.nn.Linear(width, 2, bias=False)
+        self.chooses = chooses
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        score, place = self.scores(x).max(dim=-1, keepdim=True)
+        both = torch.nn.functional.silu(self.first(x)), self.second(x)
+        return torch.where(place == 0, *both) if self.chooses else (both[0] + both[1]) * score
+
+
+@pytest.mark.parametrize(("chooses", "kind"), [(True, "moe"), (False, "mlp")])
+def test_a_largest_value_chooses_where_its_place_is_used(chooses: bool, kind: str) -> None:
+    model = _model("llama")
+    for block in model.model.layers:
+        block.mlp = Largest(32, chooses)
+    assert [term.kind for term in _derived(model)[0].terms] == ["attention", kind]
 
 
 def _norms(anatomy: BlockAnatomy) -> list[tuple[str, str, str | None, str | None]]:

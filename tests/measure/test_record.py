@@ -12,7 +12,7 @@ from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
 from probe.measure import evidence
 from probe.measure.carried import twin_for
-from probe.measure.findings import forget
+from probe.measure.findings import forget, twin
 from probe.measure.record import probe_target
 from probe.schema import Record
 from probe.standard import StandardizedTransformer
@@ -105,6 +105,15 @@ def test_the_likest_twin_stands_behind_a_config() -> None:
     assert behind["meta-llama/Llama-3.1-8B-Instruct"] == "tiny"
     assert behind["meta-llama/Llama-3.2-1B-Instruct"] == "tiny-tied"
     assert behind["meta-llama/Llama-2-7b-chat-hf"] == "tiny-mha"
+
+
+def test_a_window_that_one_of_the_two_lacks_is_told() -> None:
+    target = next(target for target in targets("mistral") if target.id == "mistralai/Mistral-7B-Instruct-v0.3")
+    model = StandardizedTransformer(load(target))
+    told = {
+        name: evidence.evidence(model, twin("mistral", name), [0] * 32, None).differs for name in ("tiny", "tiny-full")
+    }
+    assert told == {"tiny": ["sliding_window is None, on the twin a number"], "tiny-full": []}
 
 
 def test_differing_flags_are_told() -> None:

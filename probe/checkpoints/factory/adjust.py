@@ -11,6 +11,12 @@ DENSE, SPARSE = "dense", "sparse"
 GROUPED = {"num_key_value_heads": 2}
 GROUPED_WHY = "the class default has as many KV heads as heads, its published checkpoints have fewer"
 
+
+def _bitnet(mode: str) -> dict[str, str]:
+    """What a BitNet checkpoint's config says of its linears: rounded before it was saved, or as they are called."""
+    return {"quant_method": "bitnet", "linear_class": "autobitlinear", "quantization_mode": mode}
+
+
 ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "afmoe": ({"mup_enabled": True}, "the published checkpoints scale their embeddings; the class's default does not"),
     "apertus": (GROUPED, GROUPED_WHY),
@@ -19,6 +25,14 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "bamba": (
         {"num_hidden_layers": 4, "attn_layer_indices": [1, 3]},
         "the class default has no attention block, its published checkpoints have",
+    ),
+    "bitnet/tiny": (
+        {"quantization_config": _bitnet("offline")},
+        "the published checkpoint's linears hold three values a weight, and round what they are given to 8 bits",
+    ),
+    "bitnet/tiny-online": (
+        {"quantization_config": _bitnet("online")},
+        "the checkpoint for training has unrounded weights, which its linears round when they are called",
     ),
     "blt": (
         {
@@ -56,6 +70,16 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "dbrx": (
         {"attn_config.rope_theta": 500000, "attn_config.clip_qkv": 1.5, "attn_config.kv_n_heads": 2},
         "the rotary base is no field of the attention's config; a clip at 8 would never bite at unit scale",
+    ),
+    "deepseek_v2/tiny-query-latent": (
+        {"q_lora_rank": 36, "n_routed_experts": 12, "n_group": 4, "topk_group": 2,
+         "topk_method": "group_limited_greedy"},
+        "the checkpoints that are not Lite compress their queries too, and choose groups of experts first",
+    ),
+    "deepseek_v3/tiny-plain-query": (
+        {"q_lora_rank": None, "n_group": 1, "topk_group": 1,
+         "rope_parameters": {"rope_type": "default", "rope_theta": 50000.0}},
+        "Moonlight projects its queries at once, and has neither groups of experts nor rescaled rotary",
     ),
     "deepseek_v4": (
         {
@@ -105,10 +129,19 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         {"num_hidden_layers": 4, "moe_layer_start_index": 2, "moe_layer_end_index": 3},
         "which blocks are mixtures is told by a first and a last index",
     ),
+    "exaone4/tiny-full": (
+        {**GROUPED, "num_hidden_layers": 3, "layer_types": [FULL] * 3, "sliding_window": None,
+         "sliding_window_pattern": None, "tie_word_embeddings": True},
+        "the smallest published checkpoint has no windowed block, and then every block turns its queries and keys",
+    ),
     "exaone_moe": (GROUPED, GROUPED_WHY),
     "falcon/tiny-alibi": (
         {"alibi": True, "parallel_attn": False, "multi_query": False, "bias": True},
         "the layout of Falcon RW: sequential, with biases and linear position biases",
+    ),
+    "falcon/tiny-one-norm": (
+        {"num_ln_in_parallel_attn": 1},
+        "Falcon 2 11B has grouped heads and one norm before attention and MLP",
     ),
     "falcon_h1": (
         {"mamba_d_ssm": 192, "mamba_n_heads": 12},
@@ -118,6 +151,12 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "gemma4_unified_text": (
         {"global_head_dim": 48, "final_logit_softcapping": 30.0},
         "the full-attention blocks' own head width is no field of the class; every published Gemma 4 caps its logits",
+    ),
+    "glm4_moe/tiny-no-qk-norm": ({"use_qk_norm": False}, "GLM-4.5-Air does not norm queries and keys"),
+    "gpt2/tiny-scaled-by-depth": (
+        {"scale_attn_by_inverse_layer_idx": True},
+        "the checkpoints of Stanford CRFM divide their scores by the block's number; their arithmetic of their own for "
+        "half precision is left out, since the default attention does not use it",
     ),
     "gpt_neo": (
         {"num_layers": 4, "attention_types": [[["global", "local"], 2]], "attention_layers": ["global", "local"] * 2},
@@ -129,6 +168,15 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "granitemoehybrid": (
         {**GROUPED, "num_hidden_layers": 4, "layer_types": [LINEAR, FULL, LINEAR, FULL]},
         "the class default has no attention block, its published checkpoints have",
+    ),
+    "granitemoehybrid/tiny-attention": (
+        {"layer_types": [FULL] * 4, "num_local_experts": 0, "num_experts_per_tok": 0,
+         "position_embedding_type": "rope"},
+        "the checkpoints without an h in their name have attention alone, with rotary, and no experts",
+    ),
+    "granitemoehybrid/tiny-dense": (
+        {"num_local_experts": 0, "num_experts_per_tok": 0},
+        "the smaller published checkpoints have no experts",
     ),
     "granitemoeshared": (
         {**GROUPED, "shared_intermediate_size": 72},
@@ -165,6 +213,10 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "jamba": (
         {"num_hidden_layers": 8, "attn_layer_period": 4, "attn_layer_offset": 2},
         "which blocks attend and which are mixtures is told by periods",
+    ),
+    "jamba/tiny-dense": (
+        {"num_experts": 1, "num_experts_per_tok": 1},
+        "the published checkpoints of 3B parameters have no experts",
     ),
     "jetmoe": ({"num_key_value_heads": 3}, "its heads are the KV heads times the experts a token chooses"),
     "kimi_k2": (
@@ -204,27 +256,40 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
             "index_head_dim": 24,
             "layer_types": [FULL, FULL, "minimax_m3_sparse", "minimax_m3_sparse"],
             "mlp_layer_types": [DENSE, DENSE, SPARSE, SPARSE],
+            "rope_parameters.partial_rotary_factor": 1 / 3,
+            "rotary_dim": 8,
         },
-        "the class default has neither sparse attention nor dense blocks, which the class exists for",
+        "the class default has neither sparse attention nor dense blocks, which the class exists for, and its rotary "
+        "does not read the part of the head that its `rotary_dim` says turns",
     ),
     "ministral": ({"head_dim": 16}, "the class default has no head width"),
     "modernbert-decoder": (
         {"num_hidden_layers": 6, "layer_types": [FULL, SLIDING] * 3},
         "the first block lacks a norm that the other full ones have",
     ),
+    "mpt/tiny-clip": (
+        {"attn_config.clip_qkv": 1.5, "attn_config.alibi_bias_max": 16},
+        "StoryWriter clips queries, keys and values, and its linear position biases are flatter",
+    ),
     "nemotron": (GROUPED, "the class default has no number of KV heads"),
     "nemotron_h/tiny-dense": (
         {"layers_block_type": [LINEAR, "mlp", FULL, "mlp", LINEAR, FULL]},
         "the layout of Nemotron-H before mixtures",
     ),
+    "olmo/tiny-clip": ({"clip_qkv": 1.5}, "the checkpoints from April 2024 on clip queries, keys and values"),
+    "olmo_hybrid": (
+        {"rope_parameters": {"rope_type": "default", "rope_theta": None}},
+        "the published checkpoints turn neither queries nor keys",
+    ),
     "phi4_multimodal": (
         {
+            "rope_parameters.partial_rotary_factor": 0.75,
             "audio_config.ext_pw_out_channel": 96,
             "audio_config.depthwise_separable_out_channel": 96,
             "audio_config.nemo_conv_channels": 32,
             "vision_config.crop_size": 16,
         },
-        "small towers",
+        "small towers; the published checkpoint turns three quarters of a head",
     ),
     "qwen2_5_vl_text": ({"vision_config.fullatt_block_indexes": [1]}, "a small tower"),
     "qwen2_vl_text": ({"vision_config.embed_dim": 48}, "a small tower"),

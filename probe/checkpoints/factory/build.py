@@ -13,7 +13,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from probe.checkpoints import classes, tokens, twins
-from probe.checkpoints.factory import lively, shrink, sources
+from probe.checkpoints.factory import lively, quantized, shrink, sources
 from probe.checkpoints.factory.adjust import ADJUST
 from probe.checkpoints.published import published
 from probe.checkpoints.repairs import repair
@@ -64,8 +64,10 @@ def build(
     repair(config)
     with quietly(), twins.uninitialised(), _marked():
         model = model_class(config)(config)
+        quantized.replace_linears(model)
     model.tie_weights()
     lively.fill(model)
+    quantized.round_weights(model)
     return model.eval().requires_grad_(False)
 
 
