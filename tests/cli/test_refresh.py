@@ -267,7 +267,7 @@ def test_unchanged_records_are_not_rewritten(world: World) -> None:
     ("arguments", "sentence"),
     [
         (["alpha"], "nearest: alpha_text"),
-        (["zzz"], "no family 'zzz'"),
+        (["zzz"], "no family or command 'zzz'"),
         (["--checkpoint", "nowhere"], "no checkpoint nowhere"),
         (["--offline"], "name a family"),
         (["--all", "alpha_text"], "--all takes no family"),
