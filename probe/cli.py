@@ -187,6 +187,9 @@ def _write(plans: list[refresh.Plan], options: jobs.Options, crew: jobs.Crew, fo
             print(f"{ready.family}: {probed} probed, {written} changed.")
             for checkpoint in changed:
                 print(f"  {store.record_path(ready.family, checkpoint)}")
+            if stopped := refresh.stopped(outcomes):
+                said = "; ".join(f"{slug} ({', '.join(where)})" for slug, where in stopped.items())
+                print(f"{ready.family}: experiments that stopped with an error: {said}.", file=sys.stderr)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_stopped(done)) from None
     if waiting and not failed:

@@ -7,6 +7,7 @@ records as they were; the other families go on, and where there are several, the
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -92,6 +93,18 @@ def run(plans: list[Plan], options: Options, crew: Crew) -> Iterator[tuple[Plan,
     """Run the plans' jobs and yield each family with its outcomes, as soon as it is complete."""
     for index, outcomes in jobs.run([found.jobs for found in plans], options, crew):
         yield plans[index], outcomes
+
+
+def stopped(outcomes: list[Outcome]) -> dict[str, list[str]]:
+    """The experiments that stopped with an error, by slug, and on which checkpoints."""
+    found: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        record = json.loads(outcome.text or "{}")
+        halves = [record, record.get("vision") or {}]
+        for experiment in (each for half in halves for each in half.get("experiments", [])):
+            if "error" in experiment["measured"]:
+                found.setdefault(experiment["slug"], []).append(outcome.job.checkpoint)
+    return found
 
 
 @contextlib.contextmanager

@@ -219,6 +219,7 @@ class Verdict:
     statement: str
     where: str
     url: str
+    second: str
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from probe.render.figures import figure_of
 from probe.render.know import what_to_know
 from probe.render.lookups import lookups
 from probe.render.printout import printout
+from probe.render.second import likest
 from probe.render.standing import Standing
 from probe.render.templating import render
 from probe.render.values import setup, tables
@@ -50,7 +51,13 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
     record = stored.record
     up = "../" * family.uri(stored).count("/")
     behind = family.stored.get(file_stem(record.evidence.twin)) if record.evidence else None
-    standing = Standing(record, behind.record if behind else None, family.uri(behind) if behind else None, up)
+    standing = Standing(
+        record,
+        behind.record if behind else None,
+        family.uri(behind) if behind else None,
+        up,
+        likest(record, (each.record for each in family.stored.values())),
+    )
     later: dict[str, str] = {}
 
     def link(target: str) -> str:

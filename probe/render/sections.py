@@ -13,6 +13,7 @@ from probe.render import context as c
 from probe.render.catalog import Family, Stored
 from probe.render.figures import linked
 from probe.render.notes import note, source, to_html
+from probe.render.second import second
 from probe.render.standing import KIND_WORDS, Standing, error_text
 from probe.render.text import figure, parameters, quirk_url, some_blocks, words
 from probe.schema import Experiment, Record, Row
@@ -132,15 +133,22 @@ def identities(standing: Standing) -> c.Identities:
 
 def experiments(standing: Standing) -> c.Experiments:
     record = standing.record
-    found = [(e, len(record.blocks)) for e in record.experiments]
+    found = [(e, len(record.blocks), False) for e in record.experiments]
     if record.vision:
-        found += [(e, len(record.vision.blocks)) for e in record.vision.experiments]
+        found += [(e, len(record.vision.blocks), True) for e in record.vision.experiments]
     order: tuple[Verdict, ...] = ("yes", "inconclusive", "no", "n/a")
     verdicts = [
-        c.Verdict(e.label, e.verdict, e.statement or "", some_blocks(e.blocks, n), standing.up + quirk_url(e.slug))
-        for e, n in sorted(found, key=lambda p: order.index(p[0].verdict))
+        c.Verdict(
+            e.label,
+            e.verdict,
+            e.statement or "",
+            some_blocks(e.blocks, n),
+            standing.up + quirk_url(e.slug),
+            second(e, record, standing.alike, vision=vision),
+        )
+        for e, n, vision in sorted(found, key=lambda p: order.index(p[0].verdict))
     ]
-    counts = Counter(e.verdict for e, _ in found)
+    counts = Counter(e.verdict for e, _, _ in found)
     return c.Experiments(verdicts, ", ".join(f"{counts[v]} {v}" for v in order if counts[v]))
 
 

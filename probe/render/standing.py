@@ -19,13 +19,15 @@ KIND_WORDS = {
 class Standing:
     """A record; and for one that was only built, the record and page of the twin behind it, where they are here.
 
-    ``up`` leads from the record's page to the site's root.
+    ``up`` leads from the record's page to the site's root. ``alike`` is the twin of a checkpoint whose weights ran:
+    verdicts of both stand side by side.
     """
 
     record: Record
     twin: Record | None
     twin_uri: str | None = None
     up: str = ""
+    alike: Record | None = None
 
     @property
     def ran(self) -> bool:

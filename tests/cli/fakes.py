@@ -2,8 +2,8 @@
 
 The faults are asked for through the environment, so that they also reach subprocesses: ``FAKE_LOG`` names the file
 that gets a line for each probe, ``FAKE_FAULT`` is ``CHECKPOINT=KIND`` with KIND one of ``mistake``, ``bug``,
-``nap``, ``sleep``, ``death``, ``crash``, ``hog``, ``FAKE_MARK`` is written into every record, and ``FAKE_NEW`` names
-the decoders that the stand-in for transformers' list of classes has.
+``nap``, ``sleep``, ``death``, ``crash``, ``hog``, ``stop``, ``FAKE_MARK`` is written into every record, and
+``FAKE_NEW`` names the decoders that the stand-in for transformers' list of classes has.
 """
 
 from __future__ import annotations
@@ -138,9 +138,16 @@ def record(target: Target, options: dict[str, Any]) -> schema.Record:
             dtype=options["dtype"] or "float32", parameters=1, attn=options["attn"] or "sdpa", prompt="é",
         ),
         provenance=schema.Provenance(torch="1", transformers="1", nnsight="1", device="cpu", python="3"),
-        sizes={}, config=[], layer_types=[], shapes=[], blocks=[], values=values, identities=[], experiments=[],
-        printout="",
+        sizes={}, config=[], layer_types=[], shapes=[], blocks=[], values=values, identities=[],
+        experiments=[stopped()] if os.environ.get("FAKE_FAULT") == f"{target.id}=stop" else [], printout="",
     )  # fmt: skip
+
+
+def stopped() -> schema.Experiment:
+    """An experiment that raised."""
+    return schema.Experiment(
+        slug="qk-norm", label="Q", verdict="inconclusive", blocks=None, measured={"error": "ValueError"}, statement="S."
+    )
 
 
 def read_value(target: Target, value: str, *, layer: int | None, prompt: str | None, **options: Any) -> Reading:

@@ -98,6 +98,16 @@ def test_a_failed_checkpoint_keeps_its_family_and_lets_others_go_on(
     assert "alpha_text" not in result.out and "beta_text: 3 checkpoints probed" in result.out
 
 
+def test_experiments_that_stopped_are_told_in_one_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "tiny=stop")
+    result = world.run("alpha_text")
+    assert result.status == 0 and "3 checkpoints probed" in result.out
+    (told,) = [line for line in result.err.splitlines() if "stopped" in line]
+    assert told == "alpha_text: experiments that stopped with an error: qk-norm (tiny)."
+    monkeypatch.delenv("FAKE_FAULT")
+    assert "stopped" not in world.run("alpha_text", "--force").err
+
+
 def test_the_rest_of_a_family_is_not_run_after_a_crash_and_told_in_one_line(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
