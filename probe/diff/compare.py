@@ -12,14 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probe.diff import rows
+from probe.diff import held, rows
 from probe.diff.numbers import same, same_words
 from probe.diff.rows import Kind, Row
 from probe.diff.words import code, quoted, shown, spans
 
 WORDING = "Wording"
-_PARTS = ("values", "identities", "experiments")
-_KINDS = {"values": rows.VALUES, "identities": rows.IDENTITIES, "experiments": rows.QUIRKS, "shapes": rows.SHAPES}
+_KINDS = {
+    "shapes": rows.SHAPES,
+    "values": rows.VALUES,
+    "identities": rows.IDENTITIES,
+    "experiments": rows.QUIRKS,
+    "pictures": held.PICTURES,
+    "weights": held.WEIGHTS,
+    "returned": held.RETURNED,
+    "outputs": held.OUTPUTS,
+}
 _TOWER_ROWS = {*_KINDS, "path", "blocks"}
 _ELSEWHERE = {*_KINDS, "about", "blocks", "config", "facts", "layer_types", "printout", "provenance", "vision"}
 _MOST_LINES = 8
@@ -93,9 +101,8 @@ def _changes(before: Row, after: Row) -> Iterator[Change]:
 
 
 def _parts(before: Row, after: Row, owner: str) -> Iterator[Change]:
-    yield from _rows(rows.SHAPES, before.get("shapes"), after.get("shapes"), owner)
-    for key in _PARTS:
-        yield from _rows(_KINDS[key], before.get(key), after.get(key), owner)
+    for key, kind in _KINDS.items():
+        yield from _rows(kind, before.get(key), after.get(key), owner)
 
 
 def _tower(before: Row | None, after: Row | None) -> Iterator[Change]:
@@ -120,9 +127,10 @@ def _blocks(before: Row, after: Row, owner: str) -> Iterator[Change]:
                 both[what, one, other].append(block)
     for (what, one, other), blocks in both.items():
         yield Change("Blocks", f"{owner}{spans(blocks)}", what, shown(one), shown(other))
-    one, other = (len(record.get("blocks") or []) for record in (before, after))
-    if one != other:
-        yield Change("Blocks", f"{owner}number of blocks", "", shown(one), shown(other))
+    for key, what in (("blocks", "number of blocks"), ("layer_types", "number of layer types")):
+        one, other = (len(record.get(key) or []) for record in (before, after))
+        if one != other:
+            yield Change("Blocks", f"{owner}{what}", "", shown(one), shown(other))
 
 
 def _labels(record: Row) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from probe.diff.compare import WORDING, Change, compare, provenance
 from probe.diff.sources import Key, Source
 from probe.diff.words import code, counted, listed
+from probe.errors import ProbeError
 
 Record = dict[str, Any]
 
@@ -95,11 +96,21 @@ def _family(
         elif key not in new:
             family.lost.append(_id(old[key]))
         else:
-            if changes := compare(old[key], new[key]):
+            if changes := _compared(key, old[key], new[key]):
                 family.changes[_id(new[key])] = changes
             for change in provenance(old[key], new[key]):
                 moved.setdefault(change.told(), []).append("/".join(key))
     return family
+
+
+def _compared(key: Key, before: Record, after: Record) -> list[Change]:
+    try:
+        return compare(before, after)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ProbeError(
+            f"One of the two records {'/'.join(key)}.json does not say what a record says ({type(error).__name__}: "
+            f"{error}); `python -m probe check {key[0]}` tells which, where it is one of this tree."
+        ) from error
 
 
 def _title(record: Record) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from probe.diff.numbers import NOISE, neighbours, same
-from probe.diff.words import code, shown, spans
+from probe.diff.words import blocks_or_all, code, shown
 
 Row = dict[str, Any]
 
@@ -146,10 +146,6 @@ def _brief_identity(row: Row) -> str:
     return f"{verdict}: {code(row['expression'])}, error {row['max_abs_error']:g} of {row['tolerance']:g} allowed"
 
 
-def _blocks(value: Any) -> str:
-    return "all of the model" if value is None else spans(value)
-
-
 VALUES = Kind(
     "Values",
     (lambda row: (row["host"], row["name"]), lambda row: row["module"], lambda row: row["blocks"]),
@@ -158,7 +154,7 @@ VALUES = Kind(
     _value_facts,
     _of("description", "read_at", "reason", "why"),
     {"exactness of an edit": _exact, "largest change of a logit under an edit": _logits},
-    {"in blocks": _blocks, "edited in blocks": _blocks},
+    {"in blocks": blocks_or_all, "edited in blocks": blocks_or_all},
 )
 IDENTITIES = Kind(
     "Identities",
@@ -168,7 +164,7 @@ IDENTITIES = Kind(
     _identity_facts,
     _of("reason"),
     {"error": same_error, "tolerance": lambda before, after: neighbours(before["tolerance"], after["tolerance"])},
-    {"in blocks": _blocks},
+    {"in blocks": blocks_or_all},
 )
 QUIRKS = Kind(
     "Quirks",
@@ -182,7 +178,7 @@ QUIRKS = Kind(
         **_but(row, "slug", "label", "verdict", "blocks", "measured", "statement"),
     },
     _of("label", "statement"),
-    written={"verdict": str, "in blocks": _blocks},
+    written={"verdict": str, "in blocks": blocks_or_all},
 )
 FACTS = Kind(
     "Facts",

@@ -25,6 +25,11 @@ def spans(numbers: Sequence[int]) -> str:
     return f"block{'' if len(numbers) == 1 else 's'} {said}"
 
 
+def blocks_or_all(numbers: Sequence[int] | None) -> str:
+    """`spans`, where None stands for no property of blocks."""
+    return "all of the model" if numbers is None else spans(numbers)
+
+
 def shown(value: Any) -> str:
     """A JSON value as code, cut where it is long."""
     if value is None:

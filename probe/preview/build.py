@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe import store
 from probe.diff import git
 from probe.diff.report import difference, headline, markdown
 from probe.diff.sources import source
@@ -16,7 +17,6 @@ from probe.errors import ProbeError
 from probe.preview import shots
 from probe.preview.page import FOLDER, WANTED, Shown, fill
 from probe.preview.pages import ChangedPage, changed
-from probe.store import ROOT
 
 STALE = 1
 MARK = "change.md"
@@ -38,22 +38,22 @@ def preview(base: str, out: Path, records: Path | None = None, most: int = 12) -
 
     Args:
         base: git revision that the change will go into; what is compared with is where their histories part.
-        records: those of the change; None measures what the change can affect and takes the others as committed.
+        records: those of the change; None measures what the change can affect and takes the others as they are.
         most: number of changed pages that pictures are taken of.
 
     Raises ProbeError for what cannot be measured, built or shown.
     """
     start = git.merge_base(base)
     _empty(out)
-    stale: list[str] = []
     if records is None:
         records = out / "records"
-        stale = _measure(start, records)
+        _measure(start, records)
+    stale = _stale(records)
     found = difference(source(start), source(str(records.absolute())))
     site, before = out / "site", out / "before"
     with git.tree(start) as tree:
         base_site = _Site(tree, tree / git.RECORDS, before)
-        _build({"the base": base_site, "the working tree": _Site(ROOT, records, site, wanted=True)})
+        _build({"the base": base_site, "the working tree": _Site(store.ROOT, records, site, wanted=True)})
     told = {f"{FOLDER}/", HISTORY}
     pages = changed(before, site, {*found.families, *found.added, *found.lost}, told)
     shown = _shown(pages[:most], pages[most:], before, site)
@@ -73,13 +73,19 @@ def _empty(out: Path) -> None:
     (out / MARK).touch()
 
 
-def _measure(start: str, records: Path) -> list[str]:
-    """Measure what the change can affect; return what is told of committed records that do not hold."""
+def _measure(start: str, records: Path) -> None:
+    """Measure what the change can affect."""
     command = [sys.executable, "-m", "probe", "check", "--since", start, "--into", str(records.absolute())]
-    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    told = subprocess.run(command, cwd=store.ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if told.returncode not in (0, STALE):
         raise ProbeError(f"The change cannot be measured:\n{told.stdout.strip()}", status=max(told.returncode, 1))
-    return [line for line in told.stdout.splitlines() if "makes its records again" in line]
+
+
+def _stale(records: Path) -> list[str]:
+    """A line for each family whose records in the working tree say anything else than these."""
+    found = difference(source(str(store.records_dir())), source(str(records.absolute())))
+    families = sorted({*found.families, *found.added})
+    return [f"{family}: `python -m probe {family}` makes its records again." for family in families]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,16 @@ LONGEST = 60_000
 """Characters of a comment: GitHub takes 65,536."""
 
 _GAP = "\u200b"
+_LIVE = (
+    r"&(?!lt;)(?=[#\w])",  # an entity
+    r"<(?=[\w/!?])",  # a tag or an address
+    r"[@#](?=\w)",  # a mention, an issue
+    r"(?i)\bgh-(?=\d)",  # an issue
+    r"\](?=[(:])",  # a link, a picture, what a reference leads to
+    r"!(?=\[)",
+    r"(?i):(?=//)|\bwww(?=\.)",  # an address
+)
+"""What GitHub would act on begins so."""
 
 
 def number(repository: str, owner: str, branch: str, commit: str) -> int | None:
@@ -54,11 +64,13 @@ def comment(repository: str, pull: int, facts: str, url: str) -> None:
 
 
 def harmless(text: str) -> str:
-    """Markdown without anything that GitHub would act on, and not too long for a comment."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;")
-    text = re.sub(r"([@#])(?=\w)", rf"\1{_GAP}", text)
-    text = text.replace("](", f"]{_GAP}(").replace("![", f"!{_GAP}[").replace("]:", f"]{_GAP}:")
-    text = re.sub(r"(?i)(https?:|www\.)", rf"\1{_GAP}", text)
+    """Markdown without anything that GitHub would act on, and not too long for a comment.
+
+    A gap that nobody sees parts what would be acted on, in code as elsewhere: what is read there is what was written.
+    Of entities only the one for ``<`` is left, which is never a tag.
+    """
+    for live in _LIVE:
+        text = re.sub(live, rf"\g<0>{_GAP}", text)
     if len(text) <= LONGEST:
         return text
     return f"{text[:LONGEST].rpartition(chr(10))[0]}\n\nThe rest is on the preview's page."

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from probe.preview import build
 from probe.preview.pages import ChangedPage, changed
 from tests.preview.conftest import Repository
+from tests.render import fixture
 
 PREVIEW = Path("build") / "preview"
 JPEG = b"\xff\xd8\xff"
@@ -80,6 +82,17 @@ def test_what_a_change_can_affect(repository: Repository, path: str, old: str, n
     file.write_text(text.replace(old, new, 1))
     look = "from probe import jobs; from probe.diff.affected import since; print(since('main', jobs.Options()))"
     assert repository.python("-c", look).stdout == ("['llama']\n" if affected else "[]\n")
+
+
+def test_records_that_the_tree_contradicts_are_named_whoever_measured_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = fixture.write(tmp_path / "measured")
+    monkeypatch.setenv("PROBE_RECORDS", str(fixture.write(tmp_path / "committed")))
+    assert build._stale(measured) == []
+    [record] = (measured / "llama").glob("*.json")
+    record.write_text(record.read_text().replace('"holds": true', '"holds": false', 1))
+    assert build._stale(measured) == ["llama: `python -m probe llama` makes its records again."]
 
 
 def test_pages_differ_by_their_article_and_families_that_changed_come_first(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import markdown
 import pytest
 
 from probe.errors import ProbeError
@@ -192,10 +193,18 @@ def test_nothing_is_published_for_a_pull_request_that_moved_on(
 
 
 def test_what_github_would_act_on_is_taken_out_of_a_comment() -> None:
-    told = harmless("@team #12 <img src=x> ![p](http://e) [a](https://e) www.e `q @ k.T` &lt;")
-    for live in ("@team", "#12", "<img", "](", "![", "http://", "https://", "www.e", "&lt;img src=x> !["):
-        assert live not in told
-    assert "`q @ k.T`" in told and "&amp;lt;" in told
+    told = harmless(
+        "@team #12 GH-7 &#64;team &commat;team <img src=x> ![p](http://e) [a](ftp://e) [r]: www.e <!-- x -->"
+    )
+    live = "@team #12 GH-7 &#64; &commat; <img <! ]( ![ ]: http:// ftp:// www.e".split()
+    assert [part for part in live if part in told] == []
+    seen = "“a &lt; b” `q @ k.T` `x < y` `<s>` `&lt;` `a & b` Tom & Ann"
+    assert harmless(seen).replace("\u200b", "") == seen
+    page = markdown.markdown(harmless(seen)).replace("\u200b", "")
+    assert page == "<p>" + (
+        "“a &lt; b” <code>q @ k.T</code> <code>x &lt; y</code> <code>&lt;s&gt;</code> <code>&amp;lt;</code> "
+        "<code>a &amp; b</code> Tom &amp; Ann</p>"
+    )
     long = harmless("a line\n" * 20_000)
     assert len(long) < 61_000 and long.endswith("The rest is on the preview's page.")
 

@@ -1,0 +1,84 @@
+"""More kinds of rows: what modules hold and return, what the model returns when asked, and pictures' numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probe.diff.rows import Kind, Row
+from probe.diff.words import blocks_or_all, code, counted, shown
+
+
+def _element(row: Row) -> str:
+    position = row.get("position")
+    return "it returns" if position is None else f"element {code(str(position))}"
+
+
+def _returned_facts(row: Row) -> Row:
+    facts: Row = {"in blocks": row.get("blocks"), "class": row.get("module"), "type": row.get("type")}
+    for element in row.get("elements", []):
+        for name in ("type", "shape", "value"):
+            facts[f"{_element(element)}, {name}"] = element.get(name)
+    return facts
+
+
+def _weight_facts(row: Row) -> Row:
+    plain = {name: row.get(name) for name in ("shape", "axis", "count", "layout")}
+    parts = {f"part {code(name)}": where for name, where in row.get("parts", {}).items()}
+    return {"in blocks": row.get("blocks"), **plain, **parts}
+
+
+def _picture_facts(row: Row) -> Row:
+    facts: Row = {name: row.get(name) for name in ("kind", "quirks", "axes", "ticks", "grid")}
+    return {"in blocks": row.get("blocks"), **facts, **{f"series {code(n)}": s for n, s in row["series"].items()}}
+
+
+def _numbers(value: Any) -> str:
+    """Many numbers by what they come to."""
+    rows = value if value and isinstance(value[0], list) else [value or []]
+    numbers = [number for row in rows for number in row if number is not None]
+    if not numbers:
+        return "no number"
+    return f"{counted(len(numbers), 'number')} from {min(numbers):g} to {max(numbers):g}, {sum(numbers):.6g} in all"
+
+
+class _Written(dict[str, Any]):
+    """How a picture's facts are written: its grid and its series by what their numbers come to."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return _numbers if name == "grid" or name.startswith("series ") else super().get(name, default)
+
+
+WEIGHTS = Kind(
+    "Weights",
+    (lambda row: (row["path"], row["name"]), lambda row: row["blocks"]),
+    lambda row: f"{code(row['path'])} for {row['name']}",
+    lambda row: f"has the layout {shown(row.get('layout'))}",
+    _weight_facts,
+    lambda row: {"statement": row.get("statement")},
+    written={"in blocks": blocks_or_all},
+)
+RETURNED = Kind(
+    "What modules return",
+    (lambda row: row["path"], lambda row: row["module"], lambda row: row["blocks"]),
+    lambda row: code(row["path"]),
+    lambda row: f"returns {shown(row.get('type'))}",
+    _returned_facts,
+    written={"in blocks": blocks_or_all},
+)
+OUTPUTS = Kind(
+    "What the model returns",
+    (lambda row: (row["flag"], row.get("field")), lambda row: row.get("load")),
+    lambda row: ", ".join(code(row[name]) for name in ("flag", "field") if row.get(name)),
+    lambda row: str(row.get("statement")),
+    lambda row: {name: value for name, value in row.items() if name not in ("flag", "field", "statement")},
+    lambda row: {"statement": row.get("statement")},
+)
+PICTURES = Kind(
+    "Pictures",
+    (lambda row: row["name"],),
+    lambda row: f"the picture “{row['label']}”",
+    lambda row: f"of {row['kind']}",
+    _picture_facts,
+    lambda row: {name: row.get(name) for name in ("label", "statement")},
+    written=_Written({"in blocks": blocks_or_all}),
+)
