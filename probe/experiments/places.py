@@ -16,6 +16,13 @@ from .traced import judged
 LEAST = 12
 """Positions from which a step is looked for in how the queries grow."""
 
+NEAR = 0.02
+"""Error of a formula for that growth, relative to how much the queries grow in all."""
+
+STEPS = ("floor_scale", "rope_parameters.original_max_position_embeddings")
+SCALES = ("attn_scale", "rope_parameters.llama_4_scaling_beta")
+"""Config entries that may name the step and the scale of a factor that grows with the position."""
+
 
 def attention_temperature(run: Run) -> Verdict:
     """Lengths of the queries of one input at successive and at shifted positions: where they grow by one factor on
@@ -47,20 +54,21 @@ def _growth(lengths: torch.Tensor, samples: int = 1) -> list[float] | None:
 
 
 def _steps(run: Run, factors: list[float]) -> tuple[Measured, dict[str, str]]:
-    """Where the factor first rises, and by how much, as ``1 + scale * log(1 + floor((position + 1) / step))`` has
-    it.
+    """Where the factor first rises, and by how much, as ``1 + scale * log(1 + floor((position + first) / step))`` has
+    it, positions counted from ``first``, 0 or 1.
     """
     measured: Measured = {"largest_factor": digits(max(factors)), "positions": len(factors)}
     if len(factors) < LEAST:
         return {"largest_factor": digits(max(factors))}, {}
     rise = next(index for index, factor in enumerate(factors) if factor > factors[0] * (1 + 1e-4))
-    step, scale = rise + 1, (factors[rise] - 1) / torch.log(torch.tensor(2.0)).item()
-    fitted = [
-        1 + scale * torch.log1p(torch.tensor(float((position + 1) // step))).item() for position in range(len(factors))
-    ]
-    if max(abs(a - b) for a, b in zip(fitted, factors, strict=True)) < 5 * tolerance(run):
-        measured |= {"step": step, "scale": digits(scale, 3)}
-    return measured, explain(run, measured, {"step": ["floor_scale"], "scale": ["attn_scale"]})
+    scale = (factors[rise] - 1) / torch.log(torch.tensor(2.0)).item()
+    for first in (1, 0):
+        counted = (torch.arange(len(factors)) + first) // max(rise + first, 1)
+        fitted = 1 + scale * torch.log1p(counted.float())
+        if float((fitted - torch.tensor(factors)).abs().max()) < NEAR * (max(factors) - factors[0]):
+            measured |= {"step": rise + first, "scale": digits(scale, 3), "first": first}
+            break
+    return measured, explain(run, measured, {"step": STEPS, "scale": SCALES})
 
 
 def position_embeddings(run: Run) -> Verdict:
@@ -89,7 +97,8 @@ def added_by_position(run: Run) -> float:
 
 def _temperature(measured: Measured, blocks: list[int] | None, total: int) -> str:
     step, scale = measured.get("step"), measured.get("scale")
-    how = f": the factor is 1 + {scale:g}·log(1 + ⌊(position + 1) / {step:g}⌋)" if step and scale else ""
+    position = "(position + 1)" if measured.get("first") else "position"
+    how = f": the factor is 1 + {scale:g}·log(1 + ⌊{position} / {step:g}⌋)" if step and scale else ""
     return (
         f"On {some(blocks or [], total)} queries are multiplied by a factor that grows with their place in the "
         f"call{how}."

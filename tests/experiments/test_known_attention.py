@@ -61,6 +61,7 @@ KNOWN = {
     ("mamba", "tiny"): "",
     ("mimo_v2_flash", "tiny"): "attention-sink partial-rotary per-block-sizes rotary-bases sliding-window",
     ("minimax_m3_vl_text", "tiny"): "gain-norm partial-rotary sparse-attention",
+    ("ministral3", "tiny-temperature"): "attention-temperature rescaled-rotary",
     ("mpt", "tiny"): "alibi layernorm",
     ("nanochat", "tiny"): "weightless-norms",
     ("nemotron", "tiny"): "gain-norm layernorm partial-rotary",
@@ -119,6 +120,18 @@ def test_blocks_and_numbers(family: str, slug: str, blocks: Any, measured: dict[
     assert found.blocks == blocks
     for name, number in measured.items():
         assert found.measured[name] == (pytest.approx(number) if isinstance(number, (float, list)) else number)
+
+
+def test_a_formula_for_the_temperature_is_told_only_where_it_fits() -> None:
+    """Ministral 3 counts positions from 0, in steps; Beam's factor grows without any, and by little."""
+    found = decide("attention-temperature", run_of("ministral3", "tiny-temperature"))
+    assert (found.measured["step"], found.measured["first"]) == (8, 0)
+    assert found.explained == {
+        "step": "rope_parameters.original_max_position_embeddings",
+        "scale": "rope_parameters.llama_4_scaling_beta",
+    }
+    found = decide("attention-temperature", run_of("beam"))
+    assert found.blocks == [3, 5] and "step" not in found.measured
 
 
 def test_what_lists_made_by_hand_say_otherwise() -> None:

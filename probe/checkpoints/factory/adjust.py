@@ -263,6 +263,10 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         "does not read the part of the head that its `rotary_dim` says turns",
     ),
     "ministral": ({"head_dim": 16}, "the class default has no head width"),
+    "ministral3/tiny-temperature": (
+        {"rope_parameters.llama_4_scaling_beta": 0.1, "rope_parameters.original_max_position_embeddings": 8},
+        "Ministral 3 scales its queries by their position; the config at hand, Devstral 2's, has a scale of zero",
+    ),
     "modernbert-decoder": (
         {"num_hidden_layers": 6, "layer_types": [FULL, SLIDING] * 3},
         "the first block lacks a norm that the other full ones have",
