@@ -22,6 +22,7 @@ from .collect import all_identities
 from .default import default_attention, implementation
 from .edits import edit_all
 from .held import held_shapes
+from .modules import Modules, examine
 from .run import Run, measure
 from .shapes import shapes
 from .trace import Key, read_all
@@ -48,6 +49,7 @@ class Findings:
     text: Half
     vision: Half | None
     facts: list[Fact]
+    modules: Modules
 
 
 def silent(step: str, share: float) -> None:
@@ -93,7 +95,7 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
             *shapes(run, run.vision, ["full_attention"] * len(run.vision)), vision_identities, vision_experiments
         )
     measured = values.Measured(reasons, run.readings, effects, held=held)
-    return Findings(run, measured, text, vision, [*facts(run), *map(_unkept, unusual)])
+    return Findings(run, measured, text, vision, [*facts(run), *map(_unkept, unusual)], examine(run))
 
 
 CORE = frozenset({"block sum", "call", "next token"})

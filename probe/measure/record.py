@@ -15,6 +15,9 @@ from .about import about
 from .carried import carried, twin_for
 from .default import default_attention
 from .findings import Findings, Half, Progress, find, silent, twin_findings
+from .modules import Modules
+from .modules import carried as carried_modules
+from .modules import rows as weight_rows
 from .shapes import block_sizes
 from .subtitle import subtitle
 
@@ -65,6 +68,7 @@ def _of_findings(found: Findings) -> Record:
         text=found.text,
         rows=values.rows(model, found.measured, vision=False),
         facts=found.facts,
+        modules=found.modules,
         vision=vision,
         behind=None,
     )
@@ -77,6 +81,7 @@ def _record(
     text: Half,
     rows: list[Any],
     facts: list[Fact],
+    modules: Modules,
     vision: Vision | None,
     behind: Evidence | None,
 ) -> Record:
@@ -111,6 +116,9 @@ def _record(
         identities=text.identities,
         experiments=text.experiments,
         facts=facts,
+        weights=weight_rows(modules.weights),
+        returned=modules.returned,
+        outputs=modules.outputs,
         printout=repr(model),
         vision=vision,
     )
@@ -176,6 +184,7 @@ def _of_config(target: Target, dtype: str | None, say: Progress) -> Record:
         text=text,
         rows=values.rows(model, measured, vision=False),
         facts=[],
+        modules=carried_modules(found.modules, found.run.model, model, blocks, tower_blocks),
         vision=vision,
         behind=behind,
     )

@@ -6,7 +6,7 @@ light: pydantic only. A number is a number, never text; a null that stands for "
 
 from __future__ import annotations
 
-from .modules import Element, Output, Returned, Weight
+from .modules import Element, Entries, Output, Returned, Weight
 from .part import Part, Scalar
 from .pictures import Picture
 from .record import (
@@ -41,6 +41,7 @@ __all__ = [
     "Declared",
     "Edit",
     "Element",
+    "Entries",
     "Evidence",
     "Experiment",
     "Fact",

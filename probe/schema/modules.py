@@ -10,20 +10,26 @@ from .part import Part
 
 
 class Weight(Part):
-    """One parameter whose rows or columns belong to heads, experts or parts of a fused projection."""
+    """One parameter of an attention or of stacked experts, and which part of it belongs to which head or expert."""
 
     path: str = Field(description="dotted path for `get_parameter`, with `{i}` for the block's index")
-    name: str = Field(description="what it yields: `queries`, `keys`, `attention_output`, `routed_expert_outputs`, …")
-    shape: list[int] = Field(description="on the first of its blocks")
+    yields: list[str] = Field(
+        description="the standard values that parts of it make: `attention_queries`, `attention_keys`, "
+        "`attention_values`, `gate`, `attention_output`, `expert_outputs`; empty where none was found"
+    )
+    shape: list[int] = Field(description="of the parameter, on the first of its blocks")
     blocks: list[int]
     axis: int | None = Field(None, description="the axis that heads or experts lie on; null where none was found")
-    count: int | None = Field(None, description="how many heads or experts lie on it")
-    layout: str | None = Field(None, description="the axis in words, e.g. `heads × (q, k, v) × head_dim`")
+    counts: dict[str, int] = Field(
+        {}, description="for each of `yields`, how many heads or experts have a part of their own; `h` counts these"
+    )
+    layout: str | None = Field(None, description="the axis in words, e.g. `4 × (queries 8, keys 8, values 8)`")
     parts: dict[str, str] = Field(
         {},
-        description="for each part, the slice of head or expert `h`, as Python on the parameter, e.g. `[h * 8:(h + 1) * 8]`",
+        description="for each of `yields`, the subscript that takes head or expert `h` of the parameter, as Python: "
+        "`[h * 8:h * 8 + 8]`",
     )
-    statement: str = Field(description="one sentence: how the layout was found, with the error")
+    statement: str = Field(description="one sentence: how the layout was found, or why there is none")
 
 
 class Element(Part):
@@ -31,18 +37,35 @@ class Element(Part):
 
     position: int | str | None = Field(description="index or key; null where the module returns one tensor")
     type: str = Field(description="`Tensor`, `NoneType`, `DynamicCache`, …")
-    shape: list[int] | None = None
-    value: str | None = Field(None, description="the standard value it equals, found by comparing; null if none")
+    shape: list[int] | None = Field(None, description="in the run, on the first of the blocks; null for no tensor")
+    value: str | None = Field(
+        None, description="the standard value it equals, host and name, found by comparing; null if none"
+    )
+    made: str | None = Field(
+        None, description="where it equals none: what it is of the router's logits, e.g. `softmax(router_logits)`"
+    )
 
 
 class Returned(Part):
-    """What a module of a block returns."""
+    """What a module returned when the model ran."""
 
-    path: str = Field(description="dotted path, with `{i}` for the block's index")
+    path: str = Field(
+        description="dotted path, with `{i}` for the block's index, and `{j}` for the place in a list inside a block; "
+        "empty for the whole model"
+    )
     module: str = Field(description="native class")
-    blocks: list[int]
+    blocks: list[int] | None = Field(description="null for a module outside the blocks")
+    vision: bool = Field(False, description="whether the blocks are those of the vision encoder")
     type: str = Field(description="`Tensor`, `tuple`, or the class of an output object")
     elements: list[Element]
+
+
+class Entries(Part):
+    """Entries of an output's field that equal a standard value."""
+
+    value: str = Field(description="the standard value, host and name")
+    entries: list[int] = Field(description="their positions in the field")
+    blocks: list[int] = Field([], description="the block of each; empty for a value of the whole model")
 
 
 class Output(Part):
@@ -50,10 +73,11 @@ class Output(Part):
 
     flag: str = Field(description="`output_attentions`, `output_hidden_states`, `output_router_logits`, `use_cache`")
     accepted: bool = Field(description="false where the forward refuses the flag")
-    field: str | None = Field(None, description="the field that it fills")
-    length: int | None = Field(None, description="entries of that field; null where it is None or absent")
-    missing: list[int] = Field([], description="entries that are None")
+    field: str | None = Field(None, description="the field that it fills; null where it fills none")
+    type: str | None = Field(None, description="class of what the field holds")
+    length: int | None = Field(None, description="entries of that field; null where it holds one thing")
+    missing: list[int] = Field([], description="entries that are None, or layers of a cache that hold nothing a token")
     shapes: list[list[int]] = Field([], description="the distinct shapes of its entries")
-    value: str | None = Field(None, description="the standard value its entries equal, found by comparing")
+    equals: list[Entries] = Field([], description="the standard values its entries equal, found by comparing")
     load: Literal["default", "eager"] = Field("default", description="the attention implementation it was asked under")
     statement: str

@@ -1,0 +1,191 @@
+"""What modules hold and return: a slice of a weight moves its own head alone, and what is returned is told as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from probe.experiments.traced import attention_value, read
+from probe.measure.findings import twin
+from probe.measure.modules import Modules, examine, rows
+from probe.measure.modules.layout import Layout, Run, layout
+from probe.measure.modules.sized import _readings
+from probe.measure.run import Run as Measured
+from probe.measure.run import measure
+from probe.schema import Output, Returned, Weight
+
+HEADED = [
+    ("llama", "tiny", "6 × 8"),
+    ("gpt2", "tiny", "queries 6 × 16, keys 6 × 16, values 6 × 16"),
+    ("gpt_neox", "tiny", "6 × (queries 16, keys 16, values 16)"),
+    ("falcon", "tiny-grouped", "2 × (queries 3 × 16, keys 16, values 16)"),
+    ("qwen3_next", "tiny", "6 × (queries 24, gate 24)"),
+    ("deepseek_v3", "tiny", "6 × (keys 12, values 20)"),
+]
+
+
+@cache
+def measured(family: str, name: str = "tiny") -> tuple[Measured, Modules]:
+    run = measure(twin(family, name))
+    return run, examine(run)
+
+
+def taken(parameter: torch.Tensor, subscript: str, head: int) -> torch.Tensor:
+    """The part of a parameter that a record's subscript takes."""
+    part: torch.Tensor = eval(f"parameter{subscript}", {"parameter": parameter, "h": head})
+    return part
+
+
+@contextmanager
+def changed(parameter: torch.Tensor, subscript: str, head: int) -> Iterator[None]:
+    """The slice of one head, other than it was, while the context lasts."""
+    before = parameter.detach().clone()
+    with torch.no_grad():
+        taken(parameter, subscript, head).mul_(1.5).add_(0.1)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            parameter.copy_(before)
+
+
+@pytest.mark.parametrize(("family", "name", "words"), HEADED, ids=[f for f, _, _ in HEADED])
+def test_a_heads_slice_of_a_weight_moves_that_head_alone(family: str, name: str, words: str) -> None:
+    run, found = measured(family, name)
+    weights = rows(found.weights)
+    assert words in {weight.layout for weight in weights}
+    for weight in (weight for weight in weights if weight.layout):
+        block = weight.blocks[0]
+        parameter = run.model._module.get_parameter(weight.path.replace("{i}", str(block)))
+        for kind in ("attention_queries", "attention_keys", "attention_values"):
+            if kind in weight.parts:
+                _moves_alone(run, weight, parameter, block, kind)
+
+
+def _moves_alone(run: Measured, weight: Weight, parameter: torch.Tensor, block: int, kind: str) -> None:
+    before = attention_value(run, block, kind)
+    assert before is not None
+    head = weight.counts[kind] - 1
+    with changed(parameter, weight.parts[kind], head):
+        after = read(run, run.inputs, [kind])[block, kind]
+    moved = (after - before).abs().amax((0, 2, 3)) / before.abs().max()
+    first = head * before.shape[1] // weight.counts[kind]
+    assert moved[first:].min() > 1e-2, (weight.path, kind)
+    assert moved[:first].max() < 1e-5, (weight.path, kind)
+
+
+def test_the_output_projections_slice_is_what_a_head_adds() -> None:
+    for family, transposed in (("llama", False), ("gpt2", True)):
+        run, found = measured(family)
+        (weight,) = [w for w in rows(found.weights) if w.yields == ["attention_output"]]
+        assert (weight.axis, weight.counts) == (0 if transposed else 1, {"attention_output": 6})
+        parameter = run.model._module.get_parameter(weight.path.replace("{i}", "0"))
+        part = taken(parameter, weight.parts["attention_output"], 2).clone()
+        heads, before = (attention_value(run, 0, n) for n in ("attention_head_outputs", "attention_output"))
+        assert heads is not None and before is not None
+        with changed(parameter, weight.parts["attention_output"], 2):
+            after = read(run, run.inputs, ["attention_output"])[0, "attention_output"]
+        matrix = part if transposed else part.T
+        added = heads.unflatten(-1, (-1, matrix.shape[0]))[:, :, 2] if heads.ndim == 3 else heads[:, :, 2]
+        assert torch.allclose(after - before, added @ (matrix * 0.5 + 0.1), atol=1e-4)
+
+
+def test_layouts_that_are_no_groups_are_none() -> None:
+    assert layout({"attention_queries": [[0, 1], [1, 2]]}, 4) is None  # they overlap
+    assert layout({"attention_queries": [[0, 2], [1, 3]]}, 4) is None  # interleaved
+    found = layout({"attention_queries": [[0, 1], [4, 5]]}, 8)
+    assert found is not None and found.words() == "2 × (queries 2, rest 2)"
+    assert found.subscript("attention_queries", 1) == "[:, h * 4:h * 4 + 2]"
+
+
+def test_a_layout_is_taken_over_by_the_sizes_that_its_numbers_are() -> None:
+    fused = Layout(2, (Run("attention_queries", 3, 16), Run("attention_keys", 1, 16), Run("attention_values", 1, 16)))
+    theirs = {"num_kv_heads": 2, "head_dim": 16, "queries of a key": 3, "num_heads": 6}
+    own = {"num_kv_heads": 8, "head_dim": 64, "queries of a key": 16, "num_heads": 128}
+    assert {made.total for made in _readings(fused, theirs, own, list(theirs))} == {9216}
+
+
+def test_modules_are_told_with_the_values_that_they_return() -> None:
+    assert _elements("gpt_oss", "model.layers.{i}.mlp.router") == [
+        (0, "Tensor", "model.layers[i].mlp.router_logits"),
+        (1, "Tensor", "model.layers[i].mlp.expert_weights"),
+        (2, "Tensor", "model.layers[i].mlp.expert_indices"),
+    ]
+    assert _elements("bloom", "transformer.h.{i}.self_attention")[0] == (0, "Tensor", "model.layers[i].layer_mid")
+    assert _row("llama", "model.layers.{i}").type == "Tensor" and _row("bloom", "transformer.h.{i}").type == "tuple"
+
+
+def _row(family: str, path: str) -> Returned:
+    (row,) = [row for row in measured(family)[1].returned if row.path == path]
+    return row
+
+
+def _elements(family: str, path: str) -> list[tuple[Any, ...]]:
+    return [(e.position, e.type, e.value) for e in _row(family, path).elements]
+
+
+def test_a_changed_router_is_told_by_what_it_returns() -> None:
+    run, _ = measured("gpt_oss")
+    routers = [layer.mlp.router._module for layer in run.model.layers]
+    kept = [router.forward for router in routers]
+
+    def otherwise(forward: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            logits, weights, indices = forward(*args, **kwargs)
+            return Scores((logits.softmax(-1), weights, indices))
+
+        return call
+
+    for router in routers:
+        router.forward = otherwise(router.forward)
+    try:
+        (row,) = [row for row in examine(run).returned if row.path.endswith("mlp.router")]
+    finally:
+        for router, forward in zip(routers, kept, strict=True):
+            router.forward = forward
+    assert (row.type, row.elements[0].value, row.elements[0].made) == ("Scores", None, "softmax(router_logits)")
+
+
+class Scores(tuple[Any, ...]):
+    """A tuple of a class of its own."""
+
+
+def test_outputs_tell_gaps_refusals_and_the_load() -> None:
+    def of(family: str, flag: str, load: str) -> Output:
+        (row,) = [r for r in measured(family)[1].outputs if (r.flag, r.load) == (flag, load) and r.field != "aux_loss"]
+        return row
+
+    assert of("llama", "output_attentions", "default").length == 0
+    eager = of("jamba", "output_attentions", "eager")
+    assert [(part.entries, part.blocks) for part in eager.equals] == [([0, 1], [2, 6])]
+    logits = of("deepseek_v3", "output_router_logits", "default")
+    assert [(part.value, part.blocks) for part in logits.equals] == [("model.layers[i].mlp.router_logits", [2, 3])]
+    assert of("llama", "output_router_logits", "default").field is None
+    states = of("llama", "output_hidden_states", "default")
+    assert [(part.value, part.entries) for part in states.equals] == [
+        ("model.layers[i].layer_input", [0, 1, 2]),
+        ("model.final_norm_output", [3]),
+    ]
+
+
+def test_a_flag_that_the_forward_refuses_is_told() -> None:
+    run, _ = measured("llama")
+    module = run.model._module
+    forward = module.forward
+
+    def refusing(*args: Any, output_attentions: bool = False, **kwargs: Any) -> Any:
+        if output_attentions:
+            raise ValueError("no attentions here")
+        return forward(*args, **kwargs)
+
+    module.forward = refusing
+    try:
+        (row,) = [row for row in examine(run).outputs if row.flag == "output_attentions"]
+    finally:
+        module.forward = forward
+    assert not row.accepted and "ValueError, no attentions here" in row.statement
