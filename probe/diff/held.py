@@ -14,17 +14,19 @@ def _element(row: Row) -> str:
 
 
 def _returned_facts(row: Row) -> Row:
-    facts: Row = {"in blocks": row.get("blocks"), "class": row.get("module"), "type": row.get("type")}
+    facts: Row = {"in blocks": row.get("blocks"), "class": row.get("module")}
+    facts |= {name: row.get(name) for name in ("type", "vision")}
     for element in row.get("elements", []):
-        for name in ("type", "shape", "value"):
+        for name in ("type", "shape", "value", "made"):
             facts[f"{_element(element)}, {name}"] = element.get(name)
     return facts
 
 
 def _weight_facts(row: Row) -> Row:
-    plain = {name: row.get(name) for name in ("shape", "axis", "count", "layout")}
+    plain = {name: row.get(name) for name in ("yields", "shape", "axis", "layout")}
+    counts = {f"number of {code(name)}": count for name, count in row.get("counts", {}).items()}
     parts = {f"part {code(name)}": where for name, where in row.get("parts", {}).items()}
-    return {"in blocks": row.get("blocks"), **plain, **parts}
+    return {"in blocks": row.get("blocks"), **plain, **counts, **parts}
 
 
 def _picture_facts(row: Row) -> Row:
@@ -50,8 +52,8 @@ class _Written(dict[str, Any]):
 
 WEIGHTS = Kind(
     "Weights",
-    (lambda row: (row["path"], row["name"]), lambda row: row["blocks"]),
-    lambda row: f"{code(row['path'])} for {row['name']}",
+    (lambda row: row["path"], lambda row: row["blocks"]),
+    lambda row: code(row["path"]),
     lambda row: f"has the layout {shown(row.get('layout'))}",
     _weight_facts,
     lambda row: {"statement": row.get("statement")},

@@ -34,7 +34,7 @@ def record(measured: str) -> Record:
     ]  # fmt: skip
     made["weights"] = [
         schema.Weight(
-            path="layers.{i}.q", name="queries", shape=[8, 4], blocks=[0, 1], axis=0, count=2,
+            path="layers.{i}.q", yields=["queries"], shape=[8, 4], blocks=[0, 1], axis=0, counts={"q": 2},
             layout="heads × head_dim", parts={"q": "[h * 4:(h + 1) * 4]"}, statement="Found by an edit of a head.",
         ).model_dump()
     ]  # fmt: skip
@@ -47,7 +47,8 @@ def record(measured: str) -> Record:
     made["outputs"] = [
         schema.Output(
             flag="output_attentions", accepted=True, field="attentions", length=2, missing=[1], shapes=[[1, 2]],
-            value="attention_probabilities", load="eager", statement="One a block.",
+            type="tuple", equals=[schema.Entries(value="attention_probabilities", entries=[0], blocks=[3])],
+            load="eager", statement="One a block.",
         ).model_dump()
     ]  # fmt: skip
     return made
