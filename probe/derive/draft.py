@@ -12,6 +12,7 @@ from ..measure.default import default_attention, follows_interface, implementati
 from . import blocks, tree
 from .declare import BlockDraft, Draft
 from .find import place
+from .order import in_order
 from .sites import recorder
 
 ROWS = 3
@@ -43,6 +44,10 @@ def draft(model: torch.nn.Module, inputs: dict[str, Any]) -> Draft:
             found.append(blocks.describe(model, recording, path, index, wiring, ROWS))
         except blocks.Unlocated as error:
             raise blocks.Unlocated(f"block {index} ({type(stack[index]).__name__}): {error}") from error
+    for block in found:
+        for host in block.hosts:
+            if host.role == "mixer":
+                host.values = in_order(recording, host)
     _mark_eager(model, rows, container, found)
     recording.repeats = 1
     ends = tree.ends(model, recording, container, f"{container}.{len(stack) - 1}")

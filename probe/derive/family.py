@@ -88,7 +88,8 @@ def envoys(model: torch.nn.Module, draft: Draft) -> dict[str, type[Host]]:
 
 
 def _host_class(native: str, host: HostDraft) -> type[Host]:
-    members: dict[str, Any] = {name: host.values[name].value() for name in sorted(host.values, key=_place)}
+    names = host.values if host.role == "mixer" else sorted(host.values, key=_place)
+    members: dict[str, Any] = {name: host.values[name].value() for name in names}
     members |= {name: _size(name) for name in SIZES if name in host.sizes}
     members["measured"] = dict(host.sizes)
     members["role"] = host.role
@@ -101,7 +102,10 @@ _LAST = ("attention_output", "routed_output", "shared_expert_output", "mlp_outpu
 
 
 def _place(name: str) -> tuple[int, int]:
-    """Where a value stands in a forward pass: what most hosts have in their order, what few have, what is added."""
+    """Where a value stands in a forward pass: what most hosts have in their order, what few have, what is added.
+
+    A mixer's values are in the order of its own forward already.
+    """
     if name in _LAST:
         return 2, _LAST.index(name)
     return (0, _BEFORE.index(name)) if name in _BEFORE else (1, 0)

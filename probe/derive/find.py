@@ -54,6 +54,12 @@ def spelled(name: str) -> str:
     return f"{Envoy.OVERLOAD_PREFIX}{name}" if served else name
 
 
+def _native(step: str) -> str:
+    """The child's own name, of one that is `spelled`."""
+    bare = step.removeprefix(Envoy.OVERLOAD_PREFIX)
+    return bare if spelled(bare) == step else step
+
+
 def place(host: str, at: str) -> tuple[str, tuple[str, ...]]:
     """The module and the operations in it that a location names, from the module at path ``host``."""
     steps = list(Location.parse(at).steps)
@@ -63,7 +69,7 @@ def place(host: str, at: str) -> tuple[str, tuple[str, ...]]:
         if step == "parent":
             path.pop()
         else:
-            path.append(step)
+            path.append(_native(step))
     return ".".join(path), tuple(step for step in steps[first:] if step != "source")
 
 

@@ -106,8 +106,9 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
 
 def _plain(model: StandardizedTransformer, group: _Group, measured: Measured, shape: list[int] | None) -> HfPath:
     path, side, element = group.value.location.plain(group.host, model)
-    block = group.have[0].block
-    parts = [("{i}" if part == str(block) and block is not None else part) for part in path.split(".")]
+    parts = path.split(".")
+    if (index := str(group.have[0].block)) in parts:
+        parts[parts.index(index)] = "{i}"  # the first: what follows may be numbered too
     read = next((key for key in group.have if key in measured.held), None)
     seen = None if read is None else held(group.value, measured.held[read], shape)
     return HfPath(path=".".join(parts), side=side, element=element, held=seen)

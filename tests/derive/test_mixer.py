@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from nnsight.intervention.interleaver import OutOfOrderError as OutOfOrder
 
 from probe import registry
 from probe.checkpoints import factory, load, targets
@@ -20,6 +21,7 @@ from probe.measure.edits import changed
 from probe.measure.identities import Identity, evaluate
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
+from probe.standard.observed import ObservedValue as Observed
 from probe.standard.value import UnavailableValue
 
 DELTA = "attention_queries attention_keys attention_values mixer_decay mixer_beta recurrence_output state_in state_out"
@@ -146,6 +148,27 @@ def test_every_value_is_read_or_has_a_reason(case: Case) -> None:
             assert value.shape[0] == 1
         for name, part in case.without.items():
             assert part in support[name] and support[name].endswith(".")
+
+
+@every
+def test_values_stand_in_the_order_of_the_forward(case: Case) -> None:
+    """A worker that asks for all of them in that order is served; one that begins with the last is not."""
+    run = run_of(case.family)
+    host: Any = getattr(run.model.layers[blocks_of(case)[0]], case.host)
+    values = host.standard_values()
+    names = [name for name in values if host.refusal(values[name]) is None and not isinstance(values[name], Observed)]
+    assert names[-2:] == ["attention_premix", "attention_output"] and len(names) > 4
+    read: list[str] = []
+
+    def ask(wanted: list[str]) -> None:
+        for name in wanted:
+            getattr(host, name)
+            read.append(name)
+
+    trace.run(run.model, run.inputs, [lambda: ask(names)])
+    assert read == names
+    with pytest.raises(OutOfOrder):
+        trace.run(run.model, run.inputs, [lambda: ask([names[-1], names[0]])])
 
 
 @every

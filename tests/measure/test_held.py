@@ -41,10 +41,9 @@ def _hook(hf: HfPath, got: list[Any]) -> Callable[..., None]:
     return keep
 
 
-def _from_hook(run: Run, value: Value) -> Any:
-    """The value on its first block, from a hook of plain PyTorch and the record's own words."""
+def _from_hook(run: Run, value: Value, block: int | None) -> Any:
+    """The value on a block, from a hook of plain PyTorch and the record's own words."""
     assert value.hf is not None
-    block = value.blocks[0] if value.blocks else None
     module = run.model._module.get_submodule(value.hf.path.replace("{i}", str(block)))
     got: list[Any] = []
     if value.hf.side == "out":
@@ -65,8 +64,9 @@ def _from_hook(run: Run, value: Value) -> Any:
     return eval(value.hf.held.view, {}, sizes | names)
 
 
-@pytest.mark.parametrize(("family", "name"), TWINS)
-def test_a_plain_hook_gets_the_value(family: str, name: str) -> None:
+@pytest.mark.parametrize(("family", "name", "which"), [*((*twin, 0) for twin in TWINS), ("longcat_flash", "tiny", -1)])
+def test_a_plain_hook_gets_the_value(family: str, name: str, which: int) -> None:
+    """On the first block; on the last one of a block whose own parts are numbered."""
     model = twin(family, name)
     run = measure(model)
     measured = Measured({}, run.readings, held=held_shapes(run))
@@ -74,8 +74,9 @@ def test_a_plain_hook_gets_the_value(family: str, name: str) -> None:
     hooked = [row for row in rows if row.hf is not None and row.hf.side != "op"]
     assert len(hooked) > 15
     for row in hooked:
-        read = run.readings[Key(row.host, row.blocks[0] if row.blocks else None, row.name)]
-        found = _from_hook(run, row)
+        block = row.blocks[which] if row.blocks else None
+        read = run.readings[Key(row.host, block, row.name)]
+        found = _from_hook(run, row, block)
         assert found == read if isinstance(read, list) else torch.equal(found, read), f"{row.host}.{row.name}"
 
 
