@@ -192,3 +192,34 @@ def test_every_quirk_that_holds_is_told_once() -> None:
         said = [s for topic in what_to_know(page) for s in topic.sentences]
         for slug in Subject(page).quirks:
             assert sum(f"quirks/{slug}/" in sentence for sentence in said) <= 1, slug
+
+
+def test_what_the_answer_of_a_later_sublayer_adds_is_told_where_sublayers_follow_one_another() -> None:
+    assert "mlp_output is computed from the stream with attention_output already in it" in plain(
+        committed("llama", "tiny"), "know-consequences"
+    )
+    assert "already in it" not in plain(committed("cohere", "tiny"), "know-consequences")
+    assert "already in it" not in plain(committed("mamba2", "tiny"), "know-consequences")
+
+
+def test_two_attentions_that_compute_different_things_are_not_called_rounding() -> None:
+    page = committed("llama", "tiny")
+    assert "no rounding" not in plain(page, "know-loading")
+    for name, value, told in [
+        ("eager_sdpa", 0.5, "a default load and an eager one compute different things, and"),
+        ("eager_sdpa_padded", 0.5, "compute different things in a padded batch"),
+    ]:
+        facts = [f.model_copy(update={"value": value}) if f.name == name else f for f in page.record.facts]
+        assert told in plain(changed(page, facts=facts), "know-loading")
+    none = [f.model_copy(update={"value": 0.0}) if f.name.startswith("eager_sdpa") else f for f in page.record.facts]
+    assert "give the same logits" in plain(changed(page, facts=none), "know-loading")
+
+
+def test_the_last_hidden_state_is_said_to_be_the_last_stream_where_it_is() -> None:
+    assert "is the last block's layer_output" in plain(committed("openai-gpt", "tiny"), "know-lens")
+    assert "has passed the final norm already" in plain(committed("llama", "tiny"), "know-lens")
+
+
+def test_lanes_are_said_to_give_a_contribution_no_fixed_weight() -> None:
+    assert "no fixed weight" in plain(committed("deepseek_v4", "tiny"), "know-consequences")
+    assert "no fixed weight" not in plain(committed("llama", "tiny"), "know-consequences")

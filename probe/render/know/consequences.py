@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from probe.render.know.adding import BETWEEN, factors_of_sums, factors_of_terms
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
-from probe.render.know.terms import Term, terms
+from probe.render.know.terms import Term, host_of, terms
 
 NAME = re.compile(r"[\w.\[\]]+")
 
@@ -19,7 +19,9 @@ def consequences(subject: Subject) -> list[Markup]:
         *_sum(subject),
         *_normed(subject, found),
         *_holding_the_stream(subject),
+        *_gated(subject),
         *_order(subject),
+        *_answered(subject, found),
         *_last_stream(subject, found),
         *_heads(subject),
     ]
@@ -83,6 +85,38 @@ def _order(subject: Subject) -> list[Markup]:
     text += "the other's in the same block"
     text += "." if subject.value(BLOCK, "layer_mid") else ", and there is no stream between them (no `layer_mid`)."
     return [say(text, where=f"On {subject.where(found.blocks)}")]
+
+
+def _answered(subject: Subject, found: list[Term]) -> list[Markup]:
+    """That a later sublayer of the same block reads what an earlier one added."""
+    earlier: dict[Markup, None] = {}
+    later: dict[Markup, None] = {}
+    links = {(term.value.host, term.value.name): subject.link(term.value) for term in found}
+    for shape, _ in subject.shapes():
+        own = [links.get((host_of(sub), sub.contribution)) for sub in shape.sublayers]
+        mine = [link for link in own if link is not None]
+        if shape.topology == "sequential" and len(mine) > 1:
+            earlier |= dict.fromkeys(mine[:-1])
+            later |= dict.fromkeys(mine[1:])
+    if not earlier:
+        return []
+    text = (
+        "Within a block {later} {are} computed from the stream with {earlier} already in it: an edit there moves the "
+        "block's output by itself and by what is made of it."
+    )
+    are = "is" if len(later) == 1 else "are"
+    return [say(text, later=listing([*later]), are=are, earlier=listing([*earlier]))]
+
+
+def _gated(subject: Subject) -> list[Markup]:
+    """That lanes take a contribution up by gates, which differ from run to run."""
+    if "hyper-connections" not in subject.quirks:
+        return []
+    text = (
+        "What the lanes take up is mixed and multiplied by what the block computes from them, so a contribution has no "
+        "fixed weight: attribution by terms holds for the one run that its gates come from."
+    )
+    return [say(text)]
 
 
 def _last_stream(subject: Subject, found: list[Term]) -> list[Markup]:

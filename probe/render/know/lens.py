@@ -110,6 +110,9 @@ def _returned(subject: Subject) -> list[Markup]:
             "hidden states."
         )
         return [say(text)]
+    same = subject.fact("hidden_states_of_blocks")
+    if same and subject.run and same.value == len(subject.run.blocks):
+        return [say("`hidden_states[-1]` is the last block's `layer_output`, as a lens takes it.")]
     return [prose(normed.statement)]
 
 

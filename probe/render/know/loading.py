@@ -9,6 +9,9 @@ from probe.render.text import prose
 from probe.schema import Value
 
 NUMERIC = ("takes_sdpa", "eager_sdpa", "eager_sdpa_padded", "eager_sdpa_padding")
+REAL_TOKENS = ("eager_sdpa", "eager_sdpa_padded")
+ROUNDING = 1e-2
+"""Largest difference of two implementations' logits that the arithmetic of float32 explains."""
 
 CALLS = ("fp32-residual", "batch-mixing", "no-cache", "cached-otherwise", "cache-in-modules")
 """Quirks of how a call goes: what is mixed, kept or held in another dtype."""
@@ -59,8 +62,27 @@ def _own_arithmetic(subject: Subject) -> list[Markup]:
 
 
 def _numbers(subject: Subject) -> list[Markup]:
-    """How far the logits of the two attention implementations are apart."""
-    return [prose(fact.statement) for name in NUMERIC if (fact := subject.fact(name))]
+    """How far the logits of the two attention implementations are apart, and what follows where that is no rounding."""
+    found = [fact for name in NUMERIC if (fact := subject.fact(name))]
+    if len(found) > 1 and not any(fact.value for fact in found):
+        return [say("Eager attention and sdpa give the same logits, in a padded batch too.")]
+    return [*(prose(fact.statement) for fact in found), *_apart(subject)]
+
+
+def _apart(subject: Subject) -> list[Markup]:
+    """That the two implementations compute different things at real tokens."""
+    far = [name for name in REAL_TOKENS if (fact := subject.fact(name)) and fact.value > ROUNDING]
+    if not far:
+        return []
+    where = " in a padded batch" if far == ["eager_sdpa_padded"] else ""
+    if subject.record.checkpoint.attn == "eager":
+        text = "That is no rounding: under sdpa the model computes something else{where}, so leave it at its default."
+    else:
+        text = (
+            "That is no rounding: a default load and an eager one compute different things{where}, and what is found "
+            "under one need not hold under the other."
+        )
+    return [say(text, where=where)]
 
 
 def _never(subject: Subject) -> list[Markup]:

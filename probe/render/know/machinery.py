@@ -128,9 +128,15 @@ def _mixers(subject: Subject) -> list[Markup]:
         inner = [v for v in rows if v.name != "attention_output"]
         text = "{where} positions are mixed by {module} ({host}) and not by attention; "
         text += "inside it {values} {are} served." if inner else "of its inside nothing is served, only what it adds."
-        parts = {"where": f"On {subject.where(sorted(blocks))}", "module": code(module), "host": code(host)}
+        parts = {"where": f"On {_among(subject, blocks)}", "module": code(module), "host": code(host)}
         said.append(say(text, values=subject.links(inner), are="are" if len(inner) > 1 else "is", **parts))
     return said
+
+
+def _among(subject: Subject, blocks: list[int]) -> str:
+    """``blocks 0–3``, or ``23 of 52 blocks (0, 2, … 50)`` where there are many."""
+    count, colon, few = subject.briefly(sorted(blocks)).partition(": ")
+    return f"{count} ({few})" if colon else count
 
 
 def _equations(subject: Subject) -> list[Markup]:
