@@ -15,6 +15,7 @@ from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.diff.check import check
 from probe.diff.show import diff
 from probe.errors import ProbeError
+from probe.guide.command import guide
 
 _COMMANDS = """\
 commands:
@@ -24,6 +25,7 @@ commands:
   python -m probe draft FAMILY           print a family module, drafted from a run
   python -m probe diff BASE HEAD         tell which facts differ between two revisions' records
   python -m probe check [FAMILY …]       measure again, and tell which rows of the records no longer hold
+  python -m probe guide                  run the guide's code, and keep what it came to
   python -m probe schema                 write the records' JSON schema
 
 `python -m probe COMMAND --help` tells more. `scripts/site` builds the pages from the records."""
@@ -34,6 +36,7 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "draft": draft.draft,
     "diff": diff,
     "check": check,
+    "guide": guide,
     "schema": show.schema,
 }
 _FEW = 8

@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from probe.index import Index
-from probe.render import by_quirk, by_value, catalog, home
+from probe.render import by_quirk, by_value, catalog, guide, home
 from probe.render.catalog import Family, Stored
 from probe.render.changelog import changes
 from probe.render.compare import pages as compare
@@ -25,6 +25,7 @@ from probe.render.page import Composed, brief, compose, title
 from probe.render.places import Place, by_name
 from probe.render.templating import render
 from probe.render.text import quirk_url, value_url
+from probe.schema.guide import GuideResults
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Site:
             "<!-- family cards -->": str(home.index(self.families.values())),
             "<!-- values by host -->": str(render(by_value.index(self.values, total))),
             "<!-- quirks -->": str(render(by_quirk.index(self.findings, total))),
+            **guide.included(self.families),
         }
 
     def copied(self) -> Iterator[tuple[str, Path]]:
@@ -110,6 +112,7 @@ class Site:
         """Files of data made from the records. ``address``: the site's."""
         yield "index.json", self.index.model_dump_json(by_alias=True) + "\n"
         yield "index.schema.json", json.dumps(Index.model_json_schema(by_alias=True), indent=1) + "\n"
+        yield "guide/results.schema.json", json.dumps(GuideResults.model_json_schema(), indent=1) + "\n"
         yield "llms.txt", llms(self.index, address)
         for family in self.families.values():
             for stored in family.pages:

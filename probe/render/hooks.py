@@ -19,6 +19,7 @@ from probe.errors import ProbeError
 from probe.preview import page as preview
 from probe.render.generated import Generated, Site
 from probe.render.page import Composed
+from probe.render.references import resolved
 from probe.store import ROOT, records_dir
 
 _site: list[Site] = []
@@ -59,9 +60,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Gives a generated page its title, its description and the sidebars it goes without."""
+    """Gives a generated page its title, its description and its sidebars, and a page of the guide its numbers."""
     if made := _pages.get(page.file.src_uri):
         page.meta.update(title=made.title, description=made.description, hide=list(made.hide))
+    if page.file.src_uri.startswith("guide/"):
+        try:
+            return resolved(ROOT / "site_src" / page.file.src_uri, markdown)
+        except ProbeError as error:
+            raise PluginError(str(error)) from error
     return markdown
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from probe.guide.patterns import PATTERNS
 from probe.render.text import quirk_url, value_url
 
 GROUP = 16
@@ -31,6 +32,7 @@ def navigation(
         {"Values": ["values/index.md", *({name: f"{value_url(name)}index.md"} for name in sorted(values))]},
         {"Quirks": ["quirks/index.md", *({label: f"{quirk_url(slug)}index.md"} for slug, label in quirks.items())]},
         {"Compare": ["compare/index.md", *({title: f"{address}index.md"} for title, address in compared)]},
+        {"Guide": ["guide/index.md", *({pattern.title: f"guide/{pattern.slug}.md"} for pattern in PATTERNS)]},
         {"Data": ["data.md", {"Changes of facts": "changes/index.md"}]},
         {"How we know": "how-we-know.md"},
     ]

@@ -1,7 +1,8 @@
 """What a note writes instead of typing a number, and instead of saying what its code ran on.
 
 ``{{ sizes.head_dim of google/gemma-4-E2B-it }}`` becomes the number that this checkpoint's record holds, when the
-page is built. The family is the note's own, and the subjects are::
+page is built. The family is the note's own; a page that is of no family names it before the checkpoint
+(``{{ sizes.num_heads of llama tiny }}``). The subjects are::
 
     sizes.NAME, vision.sizes.NAME            {{ sizes.num_heads of ID }}
     block_sizes.NAME[i]                      {{ block_sizes.head_dim[4] of ID }}
@@ -24,20 +25,23 @@ from probe.errors import ProbeError
 from probe.store import ROOT, file_stem, read_json, records_dir
 
 REFERENCE = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.S)
-ON = re.compile(r"^<!-- on: (?P<checkpoint>\S+?)(?: under (?P<attn>\w+))? -->$", re.M)
+ON = re.compile(r"^<!-- on: (?:(?P<family>\w+) )?(?P<checkpoint>[^\s>]+?)(?: under (?P<attn>\w+))? -->$", re.M)
 """The line that names the checkpoint, and the attention implementation where it is not eager."""
 
 _FENCED = re.compile(r"(^```.*?^```$)", re.S | re.M)
 
 
-def resolved(path: Path) -> str:
+def resolved(path: Path, text: str | None = None) -> str:
     """A note's Markdown with every reference replaced and every marker in words.
+
+    Args:
+        text: stands in the file's place.
 
     Raises:
         ProbeError: a reference that no record answers; names the file and the reference.
     """
     family = path.name.partition(".")[0]
-    parts = _FENCED.split(path.read_text(encoding="utf-8"))
+    parts = _FENCED.split(path.read_text(encoding="utf-8") if text is None else text)
     for index in range(0, len(parts), 2):
         prose = REFERENCE.sub(lambda match: _answer(path, family, match), parts[index])
         parts[index] = ON.sub(_caption, prose)
@@ -53,7 +57,9 @@ def _caption(match: re.Match[str]) -> str:
 
 
 def _answer(path: Path, family: str, match: re.Match[str]) -> str:
-    subject, of, checkpoint = " ".join(match[1].split()).rpartition(" of ")
+    subject, of, whose = " ".join(match[1].split()).rpartition(" of ")
+    named, _, checkpoint = whose.rpartition(" ")
+    family = named or family
     if not of:
         raise ProbeError(f"{path.name}: {match[0]} names no checkpoint; write {{{{ sizes.NAME of ID }}}}.")
     try:

@@ -11,13 +11,15 @@ import torch
 from nnsight.modeling.transformers import TransformersModel
 
 from ..errors import ProbeError
+from .held_scale import linear_part
 from .hosts import Host
 from .printing import printout
 from .readout import Readout, number
-from .value import StandardValue
+from .value import StandardValue, UnavailableValue
 
 if TYPE_CHECKING:
     from ..checkpoints import Loaded
+    from ..measure.block_sums import BlockSum
 
 
 class StandardizedTransformer(TransformersModel, Host):
@@ -83,6 +85,7 @@ class StandardizedTransformer(TransformersModel, Host):
             self.__class__ = type(type(self).__name__, (type(self),), dict(own))
         self._call_size: tuple[int, int] | None = None
         self._opened = False
+        self._block_sums: list[BlockSum] | None = None
         super().__init__(
             checkpoint.module,
             task=checkpoint.task,
@@ -205,6 +208,37 @@ class StandardizedTransformer(TransformersModel, Host):
             for label, values in found.items()
         }
 
+    def hosts_of(self, name: str, role: str | None = None) -> list[tuple[int, Host]]:
+        """The blocks that serve a value of a part of a block under this load, and the part that has it in each.
+
+        Args:
+            role: only parts of this role, such as ``attention`` or ``moe``.
+
+        Raises:
+            UnavailableValue: none does; the message is the reason.
+        """
+        found = [(i, host) for _, i, host in _below("model.layers[i]", self.layers) if role in (None, host.role)]
+        reasons = [(block, host, host.support()[name]) for block, host in found if name in host.standard_values()]
+        serving = [(block, host) for block, host, reason in reasons if reason is None]
+        if not serving:
+            why = f"No {role or 'part'} of a block of {self.loaded.target.family} has {name}."
+            raise UnavailableValue(reasons[0][2] if reasons else why)
+        return serving
+
+    def block_sums(self) -> list[BlockSum]:
+        """For each block what multiplies the stream that enters it and each contribution, in the sum that leaves it.
+
+        Measured once a load, in two forward passes; see :class:`~probe.measure.block_sums.BlockSum`.
+
+        Raises:
+            ProbeError: a block's output is no sum with weights that are the same in every run.
+        """
+        if self._block_sums is None:
+            from ..measure.block_sums import block_sums
+
+            self._block_sums = block_sums(self)
+        return self._block_sums
+
     @property
     def readout(self) -> Readout:
         """From the last block to the logits: as the family says, or norm, head, and the softcap the config has."""
@@ -220,15 +254,37 @@ class StandardizedTransformer(TransformersModel, Host):
         Returns:
             ``[…, vocab_size]``.
         """
+        *before, head = self._readout_modules()
+        for module in before:
+            hidden = module(hidden)
+        return self.after_head(head(hidden * number(self.readout.entering, self.text_config)))
+
+    def attribute(self, parts: torch.Tensor, stream: torch.Tensor) -> torch.Tensor:
+        """What each part of a last stream gives to the head's logits, with the final norm's scale held at the stream's.
+
+        The parts of a stream give what the stream gives, less the biases of norm and head, which belong to no part;
+        before what the model does past the head.
+
+        Args:
+            parts: ``[…, hidden_size]``, several times the stream's shape or once.
+            stream: ``[batch, seq, hidden_size]``, what leaves the last block.
+
+        Returns:
+            ``[…, vocab_size]``.
+        """
+        *before, head = self._readout_modules()
+        for module in before:
+            parts, stream = linear_part(module, stream)(parts), module(stream)
+        entering = number(self.readout.entering, self.text_config)
+        return linear_part(head, stream * entering)(parts * entering)
+
+    def _readout_modules(self) -> list[Any]:
         if not self.readout.modules:
             raise ProbeError(
                 f"{self.loaded.target.id}: between the last block and the head stands more than modules, so a stream "
                 "cannot be projected on the vocabulary."
             )
-        *before, head = (self.get(path) for path in self.readout.modules)
-        for module in before:
-            hidden = module(hidden)
-        return self.after_head(head(hidden * number(self.readout.entering, self.text_config)))
+        return [self.get(path) for path in self.readout.modules]
 
     def after_head(self, logits: torch.Tensor) -> torch.Tensor:
         """What the model does to the head's logits: a scale, a softcap, or nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,13 @@ import pytest
 
 from probe import registry
 from probe.checkpoints import real
-from probe.render.references import ON, REFERENCE
+from probe.snippets.code import Block, Subject, blocks
+from probe.snippets.running import run
 
-from .running import FENCE, NOTES, Block, blocks, run
+from .files import NOTES
+from .typed import typed_numbers
 
 each_note = pytest.mark.parametrize("path", NOTES, ids=lambda path: path.name)
-
-NAMES = re.compile(
-    r"\bE[24]B\b|\b\d+B-A\d+B\b|\b\d+(\.\d+)?[BM]\b"  # sizes that are names
-    r"|\b(Gemma|Llama|SmolLM2?|GPT)[ -]?\d?(\.\d)?\b|\b(b?float|q|Q)\d+\b|\b[12]D\b"
-)
-QUOTED = re.compile(r"(?i:reported for)\b(?:(?!\n\n).)*?\[source: [^\]]+\]", re.S)
-"""A figure from elsewhere, from whom it is reported for to its source."""
 
 
 @each_note
@@ -31,7 +25,7 @@ def test_the_code_of_a_note_holds(path: Path, subtests: pytest.Subtests, counted
     for block in blocks(path):
         held = False
         with subtests.test(str(block)):
-            if block.real and not real.installed(block.checkpoint):
+            if block.subject.real and not real.installed(block.subject.checkpoint):
                 held = True
                 pytest.skip(f"{block}: its weights come with the `real` extra, which is not installed")
             run(block, namespace)
@@ -57,14 +51,6 @@ def test_every_family_with_a_module_has_notes_and_a_tower_has_its_own() -> None:
             assert f"{family.name}.vision.md" in written
 
 
-def typed_numbers(text: str) -> list[str]:
-    """Numbers in a note's prose that no block asserts, no record gives and no source is named for."""
-    prose = FENCE.sub("", text)
-    for pattern in (ON, REFERENCE, QUOTED, re.compile(r"`[^`]*`"), NAMES):
-        prose = pattern.sub("", prose)
-    return [line.strip() for line in prose.splitlines() if re.search(r"\d", line)]
-
-
 @each_note
 def test_no_number_is_typed_in_prose(path: Path) -> None:
     assert typed_numbers(path.read_text(encoding="utf-8")) == []
@@ -80,7 +66,9 @@ def test_a_block_knows_its_checkpoint_and_its_line() -> None:
     text = "<!-- on: tiny -->\n\n```python\nassert 1\n```\n<!-- on: org/name under sdpa -->\n```python\nassert 2\n```\n"
     path = Path("llama.md")
     assert blocks(path, text) == [
-        Block(path, 4, "assert 1\n", "tiny", "eager"),
-        Block(path, 8, "assert 2\n", "org/name", "sdpa"),
+        Block(path, 4, "assert 1\n", Subject("llama", "tiny")),
+        Block(path, 8, "assert 2\n", Subject("llama", "org/name", "sdpa")),
     ]
-    assert not blocks(path, text)[0].real and blocks(path, text)[1].real
+    assert not blocks(path, text)[0].subject.real and blocks(path, text)[1].subject.real
+    with pytest.raises(ValueError, match=r"llama\.md"):
+        blocks(path, "```python\nassert 1\n```\n")

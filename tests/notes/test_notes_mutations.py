@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from .running import ROOT, blocks, run
+from probe.snippets.code import blocks
+from probe.snippets.running import run
+
+from .files import ROOT
 
 MUTATIONS = {
     "a scalar forgotten": (
@@ -104,7 +107,7 @@ def test_a_note_made_wrong_fails(name: str, right: str, wrong: str) -> None:
     namespace: dict[str, Any] = {}
     for index, block in enumerate(blocks(path, text.replace(right, wrong))):
         if block.code == sound[index]:
-            if not block.real:
+            if not block.subject.real:
                 run(block, namespace)
             continue
         with pytest.raises(Exception) as caught:

@@ -13,7 +13,7 @@ from probe.errors import ProbeError
 from probe.render import notes
 from probe.render.references import resolved
 
-from .running import NOTES, ROOT
+from .files import NOTES, ROOT
 
 Write = Callable[..., Path]
 

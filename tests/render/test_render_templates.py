@@ -10,13 +10,13 @@ import pytest
 from jinja2 import meta
 
 from probe.preview import page
-from probe.render import answers, changelog, context, overviews
+from probe.render import answers, changelog, context, guide, overviews
 from probe.render.compare import pages as compared
 from probe.render.templating import ROOT, TEMPLATES, documented, environment, template_name
 
 CONTEXTS = {
     template_name(cls): cls
-    for module in (context, overviews, answers, page, compared, changelog)
+    for module in (context, overviews, answers, page, compared, changelog, guide)
     for cls in vars(module).values()
     if is_dataclass(cls) and isinstance(cls, type) and (TEMPLATES / template_name(cls)).is_file()
 }
