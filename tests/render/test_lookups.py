@@ -9,6 +9,7 @@ import pytest
 from probe.render.answers import Lookup
 from probe.render.lookups import lookups
 from probe.render.standing import Standing
+from probe.schema import Element, Entries, Output, Returned, Weight
 from tests.render.test_know import COMMITTED, FAMILIES, changed, committed
 
 
@@ -24,7 +25,8 @@ def cells(table: Lookup) -> list[list[str]]:
 @pytest.mark.parametrize(("family", "slug", "page"), COMMITTED, ids=[f"{f}-{s}" for f, s, _ in COMMITTED])
 def test_every_row_has_a_cell_for_each_head(family: str, slug: str, page: Standing) -> None:
     found = tables(family, page)
-    assert {"l-terms", "l-returns", "l-paths"} <= set(found)
+    assert {"l-terms", "l-paths"} <= set(found)
+    assert ("l-returns" in found) == bool(page.record.returned)
     for table in found.values():
         assert table.rows and all(len(row) == len(table.head) for row in table.rows)
         assert all(row[0] for row in table.rows), table.id
@@ -73,15 +75,55 @@ def test_the_routers_values_stand_with_their_positions_and_both_numbers() -> Non
     assert f"{sizes['num_experts']} experts in all, {sizes['top_k']} chosen" in table.lead
 
 
-def test_projections_are_told_with_the_heads_that_their_size_is_made_of() -> None:
-    page = committed("llama", "HuggingFaceTB--SmolLM2-135M-Instruct")
-    found = {row[0]: row[1:3] for row in cells(tables("llama", page)["l-projections"])}
-    assert found == {
-        "q_proj": ["[576, 576]", "out: 9 heads × 64"],
-        "k_proj": ["[192, 576]", "out: 3 heads × 64"],
-        "v_proj": ["[192, 576]", "out: 3 heads × 64"],
-        "o_proj": ["[576, 576]", "in: 9 heads × 64"],
-    }
+def test_weights_are_told_with_the_part_of_each_head() -> None:
+    fused = Weight(
+        path="h.{i}.attn.c_attn.weight", yields=["attention_queries", "attention_keys"], shape=[8, 16],
+        blocks=[0, 1, 2], axis=1, counts={"attention_queries": 2, "attention_keys": 2}, layout="queries 2 × 4, keys 2 × 4",
+        parts={"attention_keys": "[:, h * 4 + 8:h * 4 + 12]", "attention_queries": "[:, h * 4:h * 4 + 4]"},
+        statement="Found.",
+    )  # fmt: skip
+    shared = Weight(path="q_a.weight", yields=["attention_queries"], shape=[4, 8], blocks=[0], statement="All heads.")
+    page = changed(committed("llama", "tiny"), weights=[fused, shared])
+    assert cells(tables("llama", page)["l-projections"]) == [
+        [
+            "h.{i}.attn.c_attn.weight", "[8, 16]", "axis 1: queries 2 × 4, keys 2 × 4",
+            "queries [:, h * 4:h * 4 + 4] and keys [:, h * 4 + 8:h * 4 + 12]", "every block",
+        ],
+        ["q_a.weight", "[4, 8]", "All heads.", "", "block 0"],
+    ]  # fmt: skip
+
+
+def test_returns_are_told_position_by_position() -> None:
+    logits = "model.layers[i].mlp.router_logits"
+    router = Returned(
+        path="layers.{i}.mlp.router", module="Router", blocks=[0, 1, 2, 3], type="tuple",
+        elements=[
+            Element(position=0, type="Tensor", shape=[35, 8], value=logits),
+            Element(position=1, type="Tensor", shape=[35, 8], made="softmax(router_logits)"),
+            Element(position=2, type="NoneType"),
+        ],
+    )  # fmt: skip
+    page = changed(committed("gpt_oss", "tiny"), returned=[router])
+    found = tables("gpt_oss", page)
+    told = ["Tensor [35, 8], router_logits", "Tensor [35, 8], softmax(router_logits)", "None"]
+    assert [row[1:3] for row in cells(found["l-router-returns"])] == [[str(k), what] for k, what in enumerate(told)]
+    assert cells(found["l-returns"])[0][2] == f"tuple of 0: {told[0]}; 1: {told[1]}; 2: None"
+
+
+def test_outputs_are_told_with_the_values_and_blocks_of_their_entries() -> None:
+    pattern = Entries(value="model.layers[i].self_attn.attention_probabilities", entries=[0, 1], blocks=[1, 2])
+    flag, said = "output_attentions", "Two."
+    rows = [
+        Output(flag=flag, accepted=True, load="default", statement="None."),
+        Output(flag=flag, accepted=True, field="attentions", equals=[pattern], load="eager", statement=said),
+        Output(flag="use_cache", accepted=True, field="cache", missing=[0], statement="A cache."),
+    ]
+    page = changed(committed("llama", "tiny"), outputs=rows)
+    assert cells(tables("llama", page)["l-outputs"]) == [
+        [flag, "under the default attention", "None.", "", ""],
+        [flag, "under eager", "Two.", "entries 0–1: attention_probabilities of blocks 1–2", ""],
+        ["use_cache", "", "A cache.", "", "0"],
+    ]
 
 
 def test_paths_are_given_for_every_architecture_of_the_family() -> None:

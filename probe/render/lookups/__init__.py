@@ -9,8 +9,8 @@ from probe.render.answers import Lookup, Lookups
 from probe.render.catalog import Family
 from probe.render.know.subject import Subject
 from probe.render.lookups.attention import borrowing, projections
-from probe.render.lookups.modules import paths, returned
-from probe.render.lookups.routing import routing
+from probe.render.lookups.modules import outputs, paths, returned
+from probe.render.lookups.routing import routers, routing, scoring
 from probe.render.lookups.stream import hidden_states, readout, terms_of_the_sum
 from probe.render.standing import Standing
 
@@ -22,7 +22,10 @@ def lookups(family: Family, standing: Standing) -> Lookups | None:
         hidden_states(subject),
         terms_of_the_sum(subject),
         returned(subject),
+        outputs(subject),
         routing(subject),
+        routers(subject),
+        scoring(subject),
         borrowing(subject),
         projections(subject),
         readout(subject),

@@ -1,17 +1,20 @@
-"""Tables about the attention: whose keys and values a block takes, and the projections with their heads."""
+"""Tables about the attention: whose keys and values a block takes, and which part of a weight is which head's."""
 
 from __future__ import annotations
-
-import re
 
 from markupsafe import Markup
 
 from probe.render.answers import Lookup
-from probe.render.know.subject import Subject, code, modules, say
-from probe.render.text import block_list, figure, prose
+from probe.render.know.subject import Subject, code, listing, say
+from probe.render.text import block_list, prose
+from probe.schema import Weight
 
-LINEAR = re.compile(r"\((\w+)\): (\w*Linear\w*)\(in_features=(\d+), out_features=(\d+), bias=(\w+)\)")
-OPEN = re.compile(r"^( *)\(([\w-]+)\): (?:\d+ x )?(\w+)\($")
+NAMES = {
+    "attention_queries": "queries",
+    "attention_keys": "keys",
+    "attention_values": "values",
+    "attention_output": "output",
+}
 
 
 def borrowing(subject: Subject) -> Lookup | None:
@@ -43,99 +46,28 @@ def borrowing(subject: Subject) -> Lookup | None:
 
 
 def projections(subject: Subject) -> Lookup | None:
-    """The attention's linear layers with their sizes, and what of a size is heads times their width."""
-    rows = []
-    for sizes, where, linears in _printed(subject):
-        for name, taken, given, bias in linears:
-            mixing = name in ("o_proj", _last(subject))
-            heads = _heads(taken if mixing else given, sizes)
-            on = Markup("") if not heads else Markup("in: {}" if mixing else "out: {}").format(heads)
-            size = say("[{out}, {in_}]", out=figure(given), in_=figure(taken))
-            rows.append([code(name), size, on, Markup("yes" if bias else "no"), Markup(where)])
+    """The weights of the attentions with the axis that heads lie on, and the slice of one head."""
+    rows = [_weight(subject, weight) for weight in subject.record.weights]
     if not rows:
         return None
     lead = prose(
-        "Sizes as the printout has them. Heads times their width is given where exactly one such product is the "
-        "size; in what order a projection that yields several things at once holds them, sizes do not tell."
+        "`h` counts the heads that have a part of their own: those of queries, or the fewer ones of keys and values. "
+        "What a row tells was found by gradients from each head to the weight"
+        + ("." if subject.standing.ran else ", on the twin; the numbers are this checkpoint's own sizes.")
     )
-    head = ["projection", "weight [out, in]", "heads", "bias", "blocks"]
-    return Lookup("l-projections", "The attention's projections", lead, head, rows)
+    head = ["weight", "shape", "heads on it", "part of head h", "blocks"]
+    return Lookup("l-projections", "The attention's weights and their heads", lead, head, rows)
 
 
-Linears = list[tuple[str, int, int, bool]]
-
-
-def _printed(subject: Subject) -> list[tuple[dict[str, int], str, Linears]]:
-    """The linear layers of every shape's attention, out of the printout, once where shapes have the same."""
-    blocks = _blocks(subject.record.printout)
-    found: dict[tuple[object, ...], tuple[dict[str, int], list[int], Linears]] = {}
-    for shape, indices in subject.shapes():
-        hosts = [sub.host for sub in shape.sublayers if sub.kind == "attention" and sub.host]
-        text = blocks.get(indices[0])
-        if not hosts or text is None:
-            continue
-        linears = _linears(text, hosts[0])
-        sizes = subject.record.sizes | shape.sizes
-        key = (tuple(linears), *(sizes.get(name) for name in ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim")))
-        found.setdefault(key, (sizes, [], linears))[1].extend(indices)
-    return [(sizes, subject.where(sorted(indices)), linears) for sizes, indices, linears in found.values()]
-
-
-def _blocks(printout: str) -> dict[int, list[str]]:
-    """The printout's lines of each block of the text model, by the block's index."""
-    lines = printout.splitlines()
-    start = next((k for k, line in enumerate(lines) if line.strip().startswith("(layers): ModuleList(")), None)
-    found: dict[int, list[str]] = {}
-    if start is None:
-        return found
-    indent = len(lines[start]) - len(lines[start].lstrip())
-    current: list[int] = []
-    for line in lines[start + 1 :]:
-        depth = len(line) - len(line.lstrip())
-        if depth <= indent:
-            break
-        opened = OPEN.match(line)
-        if opened and depth == indent + 2:
-            first, _, last = opened[2].partition("-")
-            current = list(range(int(first), int(last or first) + 1))
-            found |= {block: [] for block in current}
-        elif current:
-            for block in current:
-                found[block].append(line)
-    return found
-
-
-def _linears(lines: list[str], host: str) -> Linears:
-    """Name, in and out features and bias of the linear layers directly inside a block's host."""
-    depth: int | None = None
-    found: Linears = []
-    for line in lines:
-        indent = len(line) - len(line.lstrip())
-        opened = OPEN.match(line)
-        if depth is None:
-            if opened and opened[2] == host:
-                depth = indent
-        elif indent <= depth:
-            break
-        elif indent == depth + 2 and (linear := LINEAR.fullmatch(line.strip())):
-            found.append((linear[1], int(linear[3]), int(linear[4]), linear[5] == "True"))
-    return found
-
-
-def _heads(size: int, sizes: dict[str, int]) -> Markup:
-    """``9 heads × 64`` where one number of heads times its width is the size, and no other."""
-    pairs = {
-        (sizes[count], sizes[width])
-        for count in ("num_heads", "num_kv_heads")
-        for width in ("head_dim", "qk_head_dim")
-        if count in sizes and width in sizes
-    }
-    fits = [(count, width) for count, width in pairs if count * width == size]
-    return Markup("{} heads × {}").format(*fits[0]) if len(fits) == 1 else Markup("")
-
-
-def _last(subject: Subject) -> str:
-    """Name of the projection that takes the heads' outputs side by side; empty where no row shows one."""
-    premix = next((v for v in subject.record.values if v.name == "attention_premix" and v.location), None)
-    steps = modules(premix.location) if premix and premix.location and premix.hf and premix.hf.side == "in" else []
-    return steps[-1] if steps else ""
+def _weight(subject: Subject, weight: Weight) -> list[Markup]:
+    if weight.layout:
+        heads = say("axis {axis}: {words}", axis=weight.axis, words=weight.layout)
+    else:
+        heads = prose(weight.statement)
+    parts = [
+        say("{kind} {part}", kind=NAMES.get(name, name), part=code(weight.parts[name]))
+        for name in weight.yields
+        if name in weight.parts and (weight.layout or weight.parts[name] != "[:]")
+    ]
+    shape = code(str(weight.shape))
+    return [code(weight.path), shape, heads, listing(parts), Markup(subject.where(weight.blocks))]

@@ -1,4 +1,4 @@
-"""Tables about modules: their native paths in each architecture, and what they return."""
+"""Tables about modules: their native paths in each architecture, what they return, and the model's optional outputs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from markupsafe import Markup
 
 from probe.render.answers import Lookup
 from probe.render.catalog import Family
-from probe.render.know.subject import BLOCK, Subject, code, listing, say
+from probe.render.know.subject import BLOCK, Subject, code, say
 from probe.render.standing import Standing
-from probe.render.text import prose
+from probe.render.text import block_list, prose, some_blocks
+from probe.schema import Element, Entries, Output, Returned
 
 STATIONS = (
     ("model.embed_tokens", "token_embeddings"),
@@ -46,33 +47,79 @@ def _native(subject: Subject, name: str) -> str | None:
     return subject.block_path if name == BLOCK else subject.native(name)
 
 
+def named(subject: Subject, value: str) -> Markup:
+    """A standard value by host and name, leading to its row where the page has one."""
+    host, _, name = value.rpartition(".")
+    found = subject.value(host, name)
+    return subject.link(found) if found else code(value.removeprefix(f"{BLOCK}."))
+
+
 def returned(subject: Subject) -> Lookup | None:
-    """For every module of a block at whose return a value is read: which element of the return that is."""
-    found: dict[str, list[list[Markup]]] = {}
-    for value in subject.record.values:
-        if (
-            value.hf
-            and value.hf.side == "out"
-            and value.host.startswith(BLOCK)
-            and subject.value(value.host, value.name)
-        ):
-            element = value.hf.element
-            what = say("element {n} of a tuple", n=element) if isinstance(element, int) else Markup("the return itself")
-            if value.name == "layer_output":
-                what = _block_return(subject)
-            found.setdefault(value.hf.path, []).append([what, subject.link(value)])
+    """What every module that was called returned, element by element."""
     rows = [
-        [code(path), what, listing([link for other, link in reads if other == what])]
-        for path, reads in found.items()
-        for what in dict.fromkeys(what for what, _ in reads)
+        [code(row.path or "the model"), code(row.module), _elements(subject, row), Markup(_where(subject, row))]
+        for row in subject.record.returned
     ]
     if not rows:
         return None
-    lead = Markup("Of the modules at whose return a value is read.")
-    return Lookup("l-returns", "What modules return", lead, ["module", "what is read", "value"], rows)
+    provenance = (subject.run or subject.record).provenance
+    lead = prose(
+        "What each module's forward returned, under eager attention and transformers {version}{where}. A name says "
+        "that the two were compared and are equal."
+    ).format(version=provenance.transformers, where="" if subject.standing.ran else Markup(", on the twin"))
+    return Lookup("l-returns", "What modules return", lead, ["module", "class", "returns", "blocks"], rows)
 
 
-def _block_return(subject: Subject) -> Markup:
-    verdict = next((e.verdict for e in subject.record.experiments if e.slug == "tuple-blocks"), None)
-    words = {"yes": "element 0 of a tuple", "no": "the return itself, a tensor"}
-    return Markup(words.get(verdict or "", "the stream"))
+def _where(subject: Subject, row: Returned) -> str:
+    vision = subject.record.vision
+    total = len(vision.blocks) if row.vision and vision else subject.total
+    return some_blocks(row.blocks, total).replace("all but", "all blocks but")
+
+
+def _elements(subject: Subject, row: Returned) -> Markup:
+    if len(row.elements) == 1 and row.elements[0].position is None:
+        return element(subject, row.elements[0])
+    parts = [say("{at}: {what}", at=code(e.position), what=element(subject, e)) for e in row.elements]
+    return say("{type} of {parts}", type=code(row.type), parts=Markup("; ").join(parts))
+
+
+def element(subject: Subject, part: Element) -> Markup:
+    """One position of a return: its type, its shape, and what it is."""
+    what = named(subject, part.value) if part.value else code(part.made) if part.made else Markup("")
+    shape = Markup(" [{}]").format(", ".join(map(str, part.shape))) if part.shape is not None else Markup("")
+    kind = "None" if part.type == "NoneType" else part.type
+    return Markup("{}{}{}{}").format(kind, shape, Markup(", ") if what else "", what)
+
+
+def outputs(subject: Subject) -> Lookup | None:
+    """What the model returns under each flag that asks for more."""
+    run = subject.run
+    if run is None or not run.outputs:
+        return None
+    several = {row.flag for row in run.outputs if row.load == "eager"}
+    default = "under the default attention"
+    rows = []
+    for row in run.outputs:
+        load = Markup("") if row.flag not in several else Markup("under eager" if row.load == "eager" else default)
+        rows.append([code(row.flag), load, prose(row.statement), _equals(subject, row), _gaps(row)])
+    blocks = len(run.blocks)
+    words = "of {blocks} blocks" if subject.standing.ran else "on the twin, which has {blocks} blocks"
+    lead = prose("What the call returns when a flag asks for more, " + words + ".").format(blocks=blocks)
+    head = ["flag", "load", "what comes", "which is", "without keys and values"]
+    return Lookup("l-outputs", "What outputs hold", lead, head, rows)
+
+
+def _equals(subject: Subject, row: Output) -> Markup:
+    return Markup("; ").join(_entries(subject, part) for part in row.equals)
+
+
+def _entries(subject: Subject, part: Entries) -> Markup:
+    at = ("entry " if len(part.entries) == 1 else "entries ") + block_list(part.entries)
+    if not part.blocks:
+        return say("{at}: {value}", at=at, value=named(subject, part.value))
+    where = ("block " if len(part.blocks) == 1 else "blocks ") + block_list(part.blocks)
+    return say("{at}: {value} of {where}", at=at, value=named(subject, part.value), where=where)
+
+
+def _gaps(row: Output) -> Markup:
+    return Markup(block_list(row.missing) if row.missing else "")

@@ -1,12 +1,19 @@
-"""The table of what a mixture's router gives and its experts take, by position."""
+"""Tables of a mixture: where its router's values stand, what the router returns, and how it comes to its weights."""
 
 from __future__ import annotations
 
+from markupsafe import Markup
+
 from probe.render.answers import Lookup
 from probe.render.know.subject import Subject, code, say
+from probe.render.lookups.modules import element
+from probe.render.standing import error_text
 from probe.render.text import figure, prose
+from probe.schema import Returned
 
 NAMES = ("router_logits", "expert_weights", "expert_indices")
+STEPS = (("router", NAMES[0]), ("expert choice", NAMES[2]), ("expert weights", NAMES[1]))
+"""Identities of a mixture, and the value that each gives."""
 
 
 def routing(subject: Subject) -> Lookup | None:
@@ -38,3 +45,39 @@ def routing(subject: Subject) -> Lookup | None:
     parts = {name: " or ".join(map(figure, numbers)) for name, numbers in counts.items()}
     words = prose(lead).format(experts=parts["num_experts"], chosen=parts["top_k"])
     return Lookup("l-router", "The router by position", words, ["value", "PyTorch", "layout", "view"], rows)
+
+
+def routers(subject: Subject) -> Lookup | None:
+    """What the module returns that gives the router's logits or its choice: each position, and what it is."""
+    rows = [
+        [code(row.path), code(part.position), element(subject, part), Markup(subject.where(row.blocks))]
+        for row in subject.record.returned
+        if row.type != "Tensor" and _routes(row)
+        for part in row.elements
+    ]
+    if not rows:
+        return None
+    lead = prose("Unpack by position: weights and indices have one entry for each chosen expert, logits one for each.")
+    head = ["module", "position", "holds", "blocks"]
+    return Lookup("l-router-returns", "What the router returns", lead, head, rows)
+
+
+def _routes(row: Returned) -> bool:
+    """Whether two or more positions of what a module returns are of the router."""
+    found = [part for part in row.elements if part.made or (part.value or "").rpartition(".")[2] in NAMES]
+    return len(found) > 1
+
+
+def scoring(subject: Subject) -> Lookup | None:
+    """From what the router reads to the weights: the equations that were evaluated, with bias, sigmoid or softmax."""
+    rows = []
+    for name, value_name in STEPS:
+        for found in subject.identities(name):
+            rows.append([code(value_name), code(found.expression), Markup(error_text(found.max_abs_error))])
+    if not rows:
+        return None
+    lead = prose(
+        "What stands in the first equation is in the logits; what stands in the others, a bias or a sigmoid or a "
+        "softmax, comes after them."
+    )
+    return Lookup("l-scoring", "From the router to the weights", lead, ["value", "equation", "largest error"], rows)
