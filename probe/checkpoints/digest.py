@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def of_weights(module: nn.Module) -> str:
+def of_weights(module: nn.Module, computed: Collection[str] = ()) -> str:
     """sha256 of the state dict: names in sorted order, each with dtype, shape and bytes.
 
     A tensor with several names (a tied head) is hashed once, under its first name; the others name that one.
+
+    Args:
+        computed: names of buffers that the class computes itself: their bytes are left out, since the last digits of an
+            exponential are the processor's.
     """
     sha = hashlib.sha256()
     first: dict[tuple[int, int], str] = {}
@@ -29,6 +33,8 @@ def of_weights(module: nn.Module) -> str:
             continue
         first[key] = name
         sha.update(f"{name} {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}\n".encode())
+        if name in computed:
+            continue
         sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return sha.hexdigest()
 

@@ -17,7 +17,7 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from probe import registry
-from probe.checkpoints import factory
+from probe.checkpoints import digest, factory
 from probe.checkpoints.factory import check, pattern, pins, sizes, sources
 from probe.checkpoints.factory.adjust import ADJUST
 from probe.checkpoints.factory.workers import run
@@ -127,6 +127,17 @@ def test_another_digest_is_refused() -> None:
     module = factory.build_default("llama", overrides={"num_hidden_layers": 2})
     with pytest.raises(ProbeError, match="factory.pins"):
         pins.verified_digest("llama", "tiny", module)
+
+
+def test_a_pin_holds_on_a_processor_with_other_last_digits() -> None:
+    """MiniMax saves the exponentials that its class computes; what a checkpoint brings is pinned to the bit."""
+    module = copy.deepcopy(ran("minimax", "tiny").module)
+    before, attention = pins.of_twin(module), module.model.layers[0].self_attn
+    attention.slope_rate.mul_(1 + 2**-22)
+    assert pins.of_twin(module) == before != digest.of_weights(module)
+    with torch.no_grad():
+        attention.qkv_proj.weight.mul_(1 + 2**-22)
+    assert pins.of_twin(module) != before
 
 
 @each_twin

@@ -27,6 +27,9 @@ UNIT = math.sqrt(3.0)
 TIED = 2.5
 """Scale of the logits where one matrix is embedding and head."""
 
+LEFT = "_computed_buffers"
+"""Attribute of a filled model: the names of its buffers that were not filled."""
+
 NAMED: tuple[tuple[str, tuple[float, float]], ...] = (
     (r"A_log$", (0.0, 1.0)),
     (r"(correction|expert)_bias$", (0.0, 0.2)),
@@ -53,10 +56,12 @@ def fill(model: PreTrainedModel) -> None:
     Tied parameters are filled once, under the first name. Buffers that the model's code computes (rotary frequencies,
     masks, fixed decays) keep what it computed.
     """
+    left = {name for name, buffer in model.named_buffers() if buffer.is_floating_point() and buffer.numel() > 1}
     head = model.get_output_embeddings()
     tied = None if head is None else head.weight
     seen: set[int] = set()
     for name, owner, tensor in _saved(model):
+        left.discard(name)
         if id(tensor) in seen:
             continue
         seen.add(id(tensor))
@@ -68,6 +73,13 @@ def fill(model: PreTrainedModel) -> None:
         if tied is not None and tensor is tied and isinstance(owner, nn.Embedding):
             half_width = UNIT * TIED / math.sqrt(tied.shape[1])
         tensor.data.copy_(uniform(name, tensor.shape) * half_width + center)
+    model.__dict__[LEFT] = frozenset(left)
+
+
+def computed(model: nn.Module) -> frozenset[str]:
+    """Names of the buffers, of more than one number, that hold what a twin's class computed; empty where the model was
+    not filled here."""
+    return model.__dict__.get(LEFT, frozenset())
 
 
 def _saved(model: nn.Module) -> Iterator[tuple[str, nn.Module, torch.Tensor]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe.checkpoints import digest
-from probe.checkpoints.factory import build, sources
+from probe.checkpoints.factory import build, lively, sources
 from probe.errors import ProbeError
 
 if TYPE_CHECKING:
@@ -28,13 +28,18 @@ def pinned() -> dict[str, str]:
     return json.loads(LOCK.read_text()) if LOCK.exists() else {}
 
 
+def of_twin(module: nn.Module) -> str:
+    """The digest of a twin's weights, without what its class computes on the processor at hand."""
+    return digest.of_weights(module, lively.computed(module))
+
+
 def verified_digest(model_type: str, name: str, module: nn.Module) -> str:
     """The digest of a twin's weights, after comparing it with the pinned one.
 
     Raises:
         ProbeError: the twin is not the pinned one.
     """
-    found = digest.of_weights(module)
+    found = of_twin(module)
     known = pinned().get(f"{model_type}/{name}")
     if known != found:
         raise ProbeError(
@@ -50,7 +55,7 @@ def pin(model_types: list[str]) -> dict[str, str]:
     for model_type in model_types or sources.decoders():
         kept = {key: value for key, value in kept.items() if key.partition("/")[0] != model_type}
         for name in sources.twins(model_type):
-            kept[f"{model_type}/{name}"] = digest.of_weights(build.build(model_type, name))
+            kept[f"{model_type}/{name}"] = of_twin(build.build(model_type, name))
     return kept
 
 
