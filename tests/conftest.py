@@ -35,6 +35,17 @@ def pytest_report_header() -> str:
     return f"browser: {version.stdout.strip() or version.stderr.strip()} ({path})"
 
 
+TOGETHER = {"browser", "experiments", "preview", "render"}
+"""Folders whose tests share something costly: a built site, a measured twin."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where tests run in several processes, those of a file, or of a folder that shares much, stay in one."""
+    for item in items:
+        folder, *_ = item.path.relative_to(ROOT / "tests").parts
+        item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository's root."""
