@@ -75,6 +75,7 @@ class IndexedTopic(Part):
     label: str
     url: str
     families: int = Field(description="how many families serve the value, or have the quirk")
+    also: list[str] = Field([], description="what other tools call the value, as `probe.names` declares it")
 
 
 class Index(Part):

@@ -7,7 +7,7 @@ import math
 import sys
 from typing import Any
 
-from probe import jobs, registry, store
+from probe import jobs, names, registry, store
 from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.errors import ProbeError
 from probe.progress import Bar
@@ -30,6 +30,7 @@ def read(given: list[str]) -> int:
     found = parser.read(given)
     registry.get(found.family)
     known = _known_values(found.family)
+    _refuse_other_names(found.family, found.value, known, found.checkpoint)
     if known and found.value.rpartition(".")[2] not in known:
         near = registry.nearest(found.value, sorted(known)) or f"; it has {', '.join(sorted(known))}"
         raise ProbeError(f"No record of {found.family} has a value {found.value!r}{near}.")
@@ -70,6 +71,35 @@ def read(given: list[str]) -> int:
     }
     print(store.canonical(data) if found.json else _lines(data, reading.stats), end="")
     return 0
+
+
+def _refuse_other_names(family: str, asked: str, known: set[str], checkpoint: str | None) -> None:
+    """Say what a value is called here where another tool's name was asked for, or why there is no layer_mid."""
+    other = None if asked.rpartition(".")[2] in known else names.standard(asked)
+    value = other.value if other else asked
+    called = f"{asked!r} is {other.tool}'s name for {value}" if other else repr(asked)
+    if value == "layer_mid" and (reason := _parallel(family, checkpoint or "tiny")):
+        raise ProbeError(f"{called}, which {family} does not have. {reason}", status=4)
+    if other and value in known:
+        differs = f"; {other.name} is another tensor, {other.differs}" if other.differs else ""
+        raise ProbeError(f"{called}: ask for {value}{differs}.")
+    if other and known:
+        raise ProbeError(f"{called}, and no record of {family} has that value.", status=4)
+
+
+def _parallel(family: str, checkpoint: str) -> str | None:
+    """Why a checkpoint has no stream between attention and MLP, as its record says it."""
+    path = store.record_path(family, checkpoint)
+    try:
+        data = store.read_json(path)
+        found = {row["slug"]: row for row in data["experiments"]}["parallel-blocks"]
+        if found["verdict"] != "yes" or any(row["name"] == "layer_mid" for row in data["values"]):
+            return None
+        sums = [row["expression"] for row in data["identities"] if row["name"] == "block sum"]
+    except (OSError, ProbeError, KeyError, TypeError):
+        return None
+    statement = str(found["statement"])
+    return f"Parallel block: {statement[0].lower()}{statement[1:]}" + (f" The block is {sums[0]}." if sums else "")
 
 
 def _known_values(family: str) -> set[str]:

@@ -8,6 +8,7 @@ from functools import partial
 
 from markupsafe import Markup
 
+from probe import names
 from probe.render import overviews as o
 from probe.render.places import Place, Spot
 from probe.render.roles import value_role
@@ -27,7 +28,7 @@ def page(name: str, places: Sequence[Place], families: int) -> o.ValuePage:
         for key, title in PARTS
         if (mine := [p for p in places if p.vision == (key == "vision")])
     ]
-    return o.ValuePage(name, parts, UP + "values/")
+    return o.ValuePage(name, parts, UP + "values/", names.of(name), names.SOURCES)
 
 
 def index(values: Mapping[str, Sequence[Place]], families: int) -> o.ValueIndex:

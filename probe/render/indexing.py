@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from probe import names
 from probe.index import INDEX_VERSION, Index, IndexedCheckpoint, IndexedFamily, IndexedTopic, IndexedValue
 from probe.render.catalog import Family, Stored
 from probe.render.facets import facets, held
@@ -28,6 +29,7 @@ def index(families: Iterable[Family], values: Mapping[str, list[Place]]) -> Inde
                 label=words(name),
                 url=value_url(name),
                 families=len({place.family.name for place in found if place.served}),
+                also=[f"{other.tool} {other.name}" for other in names.of(name)],
             )
             for name, found in sorted(values.items())
         ],

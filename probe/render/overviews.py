@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from probe.names import Name
+
 
 @dataclass(frozen=True)
 class FamilyCard:
@@ -122,6 +124,8 @@ class ValuePage:
     name: str
     parts: list[ValuePart]
     index_url: str
+    other_names: list[Name]
+    sources: dict[str, str]
 
 
 @dataclass(frozen=True)

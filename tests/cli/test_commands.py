@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from probe import registry, schema, store
+from probe import cli, registry, schema, store
 from probe.errors import ProbeError
 from tests.cli.conftest import World
 from tests.conftest import ROOT
@@ -256,3 +256,20 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(world: World) -> No
     terminal.wait(timeout=60)
     assert terminal.stdout is not None and "3 checkpoints probed" in terminal.stdout.read().decode()
     assert "alpha_text · tiny-two: halfway  50%" in shown.decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("family", "asked", "status", "said"),
+    [
+        ("gpt_neox", "resid_mid", 4, "Parallel block: on every block the attention and the MLP read the same point"),
+        ("gpt_neox", "layer_mid", 4, "'layer_mid', which gpt_neox does not have. Parallel block:"),
+        ("llama", "blocks.3.hook_resid_mid", 2, "is TransformerLens's name for layer_mid: ask for layer_mid."),
+        ("llama", "hook_mlp_in", 2, "ask for mlp_input; blocks.{i}.hook_mlp_in is another tensor"),
+        ("mamba", "hook_pattern", 4, "no record of mamba has that value"),
+    ],
+)
+def test_read_knows_other_tools_names(
+    family: str, asked: str, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["read", family, asked]) == status
+    assert said in capsys.readouterr().err

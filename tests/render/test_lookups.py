@@ -78,7 +78,8 @@ def test_the_routers_values_stand_with_their_positions_and_both_numbers() -> Non
 def test_weights_are_told_with_the_part_of_each_head() -> None:
     fused = Weight(
         path="h.{i}.attn.c_attn.weight", yields=["attention_queries", "attention_keys"], shape=[8, 16],
-        blocks=[0, 1, 2], axis=1, counts={"attention_queries": 2, "attention_keys": 2}, layout="queries 2 × 4, keys 2 × 4",
+        blocks=[0, 1, 2], axis=1, counts={"attention_queries": 2, "attention_keys": 2},
+        layout="queries 2 × 4, keys 2 × 4",
         parts={"attention_keys": "[:, h * 4 + 8:h * 4 + 12]", "attention_queries": "[:, h * 4:h * 4 + 4]"},
         statement="Found.",
     )  # fmt: skip

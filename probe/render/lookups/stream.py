@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
+from probe import names
 from probe.render.answers import Lookup
 from probe.render.know.subject import Subject, code, say
 from probe.render.know.terms import Term, terms
@@ -21,7 +22,8 @@ def hidden_states(subject: Subject) -> Lookup | None:
     blocks, last = len(subject.run.blocks), subject.total
     if count.value != blocks + 1 or same.value != blocks - bool(normed.value) or last < 2:
         return None
-    rows = [[code("hidden_states[0]"), code("layers[0].layer_input"), code(_block_side(subject, 0, "input"))]]
+    first = _lens("layer_input", 0)
+    rows = [[code("hidden_states[0]"), code("layers[0].layer_input"), code(_block_side(subject, 0, "input")), first]]
     for k in dict.fromkeys([1, last - 1] if normed.value else [1, last]):
         rows.append(_state(subject, k))
     if normed.value:
@@ -29,18 +31,36 @@ def hidden_states(subject: Subject) -> Lookup | None:
         path = final.hf.path if final and final.hf else ""
         name = subject.link(final) if final else code("final_norm_output")
         rows.append(
-            [code(f"hidden_states[{last}]"), name, say("{path} output", path=code(path)) if path else Markup("")]
+            [
+                code(f"hidden_states[{last}]"),
+                name,
+                say("{path} output", path=code(path)) if path else Markup(""),
+                Markup(""),
+            ]
         )
     lead = prose(
         "Counting starts at what enters block 0, so the output of block i is number i + 1."
         + (" The last block's is not among them: the last number is after the final norm." if normed.value else "")
     )
-    return Lookup("l-hidden-states", "hidden_states by number", lead, ["returned", "standard name", "PyTorch"], rows)
+    head = ["returned", "standard name", "PyTorch", "TransformerLens"]
+    return Lookup("l-hidden-states", "hidden_states by number", lead, head, rows)
 
 
 def _state(subject: Subject, k: int) -> list[Markup]:
     where = _block_side(subject, k - 1, "output")
-    return [code(f"hidden_states[{k}]"), code(f"layers[{k - 1}].layer_output"), code(where) if where else Markup("")]
+    place = code(where) if where else Markup("")
+    return [
+        code(f"hidden_states[{k}]"),
+        code(f"layers[{k - 1}].layer_output"),
+        place,
+        _lens("layer_output", k - 1),
+    ]
+
+
+def _lens(value: str, block: int) -> Markup:
+    """What TransformerLens calls a block's value; declared."""
+    found = names.same(value, "TransformerLens")
+    return code(found.replace("{i}", str(block))) if found else Markup("")
 
 
 def _block_side(subject: Subject, block: int, side: str) -> str:

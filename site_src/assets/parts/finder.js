@@ -221,7 +221,7 @@ function prepare(index) {
     entry.rows.push({ kind, name, detail, url, plain: kind === "family" || kind === "quirk" })
   }
   const count = topic => `on ${topic.families} ${topic.families === 1 ? "family" : "families"}`
-  for (const topic of index.values) add(null, "value", topic.name, count(topic), topic.url, topic.label, 1)
+  for (const topic of index.values) add(null, "value", topic.name, count(topic), topic.url, [topic.label, ...topic.also].join(" "), 1)
   for (const topic of index.quirks) add(null, "quirk", topic.label, count(topic), topic.url, topic.name, 1)
   for (const family of index.families) {
     const ids = [...family.checkpoints.map(checkpoint => checkpoint.id), ...family.without_record]
