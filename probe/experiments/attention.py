@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, phrase, small, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import once, projections
+from .extra import projections
 from .scores import Fit, fit_cap, fits, seen
 from .traced import judged
 
-__all__ = ["QUIRKS", "fit_cap", "query_factors", "seen"]
+__all__ = ["QUIRKS", "carried_factors", "fit_cap", "seen"]
 
 
 def unscaled_scores(run: Run) -> Verdict:
     """Fits the factor between q·k and the scores: one where they are not scaled, 1/√head_dim or another number where
-    they are. Queries that are a multiple of what their projection gave carry the factor already.
+    they are. Queries or keys that are a multiple of what their projection gave carry the factor already.
     """
-    carried = query_factors(run)
+    queries, keys = carried_factors(run, "queries"), carried_factors(run, "keys")
     found = [
-        None if fit is None else fit.kind != "other" and abs(fit.scale - 1) < tolerance(run) and factor is None
-        for fit, factor in zip(fits(run), carried, strict=True)
+        None if fit is None else fit.kind != "other" and abs(fit.scale - 1) < tolerance(run) and carried == (None, None)
+        for fit, carried in zip(fits(run), zip(queries, keys, strict=True), strict=True)
     ]
     scales = [fit.scale for fit in fits(run) if fit is not None and fit.kind != "other"]
     measured: Measured = {"scales": [digits(scale) for scale in spread(scales)]} if scales else {}
-    factors = sorted({digits(factor, 3) for factor in carried if factor is not None})
-    if factors:
-        measured["queries_carry"] = factors[0] if len(factors) == 1 else factors
+    for name, carried in (("queries_carry", queries), ("keys_carry", keys)):
+        factors = sorted({digits(factor, 3) for factor in carried if factor is not None})
+        if factors:
+            measured[name] = factors[0] if len(factors) == 1 else factors
     formless = [fit is not None and fit.kind == "other" for fit in fits(run)]
     if any(formless) and all(fit is None or other for fit, other in zip(fits(run), formless, strict=True)):
         return Verdict("n/a", why=FORMLESS)
@@ -36,27 +39,32 @@ def unscaled_scores(run: Run) -> Verdict:
 FORMLESS = "The scores are more than a multiple of q·k, so no factor stands between the two."
 
 
-@once
-def query_factors(run: Run) -> list[float | None]:
-    """For each block the number that multiplies the projection's output on its way into the queries; None where it is
-    one, or where the queries are no multiple of it.
+def carried_factors(run: Run, name: str) -> list[float | None]:
+    """For each block the number that multiplies a projection's output on its way into the queries or keys; None where
+    it is one, or where they are no multiple of it.
     """
     given = projections(run)
     found: list[float | None] = []
     for index, tapped in enumerate(given.taps):
-        factor = None
-        if tapped.queries is not None:
-            heads = tapped.queries[0].float().norm(dim=-1)
-            for path in given.own[index]:
-                out = given.outputs.get((index, path))
-                if out is None or out.shape[-1] != tapped.queries.shape[1] * tapped.queries.shape[3]:
-                    continue
-                plain = out[0].unflatten(-1, (tapped.queries.shape[1], -1)).norm(dim=-1).transpose(0, 1)
-                ratio = heads / plain.clamp_min(1e-30)
-                if plain.shape == heads.shape and float((ratio / ratio.mean() - 1).abs().max()) < tolerance(run):
-                    factor = float(ratio.mean())
+        heads = getattr(tapped, name)
+        outputs = [given.outputs.get((index, path)) for path in given.own[index]]
+        ratios = [] if heads is None else [_ratio(heads[0], out, tolerance(run)) for out in outputs if out is not None]
+        factor = next((ratio for ratio in ratios if ratio is not None), None)
         found.append(None if factor is None or abs(factor - 1) < tolerance(run) else factor)
     return found
+
+
+def _ratio(heads: torch.Tensor, out: torch.Tensor, close: float) -> float | None:
+    """The ratio between the lengths of a row's heads ``[heads, seq, head_dim]`` and of a projection's output
+    ``[rows, seq, width]`` cut into as many; None where it is not the same everywhere.
+    """
+    if out.shape[-1] != heads.shape[0] * heads.shape[2]:
+        return None
+    plain = out[0].unflatten(-1, (heads.shape[0], -1)).norm(dim=-1).transpose(0, 1)
+    if plain.shape != heads.shape[:2]:
+        return None
+    ratio = heads.float().norm(dim=-1) / plain.clamp_min(1e-30)
+    return float(ratio.mean()) if float((ratio / ratio.mean() - 1).abs().max()) < close else None
 
 
 def _of_kind(run: Run, kind: str) -> tuple[list[bool | None], list[Fit]]:

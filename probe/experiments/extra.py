@@ -107,8 +107,8 @@ class Projections:
     """What an attention's queries, keys, values and output do when one of its projections is perturbed.
 
     ``noise`` and ``scaled`` give, for a projection's path below the attention, the row in which noise was added to its
-    output, and the row in which it was multiplied; ``whole`` is the row in which the attention's input was multiplied.
-    ``outputs`` holds what each projection returned, per block.
+    output, and the row in which it was multiplied; ``whole`` is the row in which the attention's input was multiplied,
+    and ``nothing`` the one in which it is zero. ``outputs`` holds what each projection returned, per block.
     """
 
     taps: list[Tapped]
@@ -117,6 +117,7 @@ class Projections:
     heads: int = 0
     up: int = 0
     whole: int = 0
+    nothing: int = 0
     place: int = 0
     at: int = 0
     own: list[list[str]] = field(default_factory=list)
@@ -159,7 +160,8 @@ def projections(run: Run) -> Projections:
     found = Projections([], own=own)
     for index, path in enumerate(paths):
         found.noise[path], found.scaled[path] = 1 + 2 * index, 2 + 2 * index
-    found.heads, found.up, found.whole, found.place = (1 + 2 * len(paths) + extra for extra in range(4))
+    after = 1 + 2 * len(paths)
+    found.heads, found.up, found.whole, found.nothing, found.place = range(after, after + 5)
     length = SHORT
     found.at = length // 3
     rows = Rows(found.place + 1)
@@ -170,6 +172,7 @@ def projections(run: Run) -> Projections:
             entering += [
                 (attention._module, rows.align),
                 (attention._module, rows.change(found.whole, times(SCALE))),
+                (attention._module, rows.change(found.nothing, times(0.0))),
                 (attention._module, rows.change(found.place, partial(_noise_at, found.at))),
             ]
             leaving.append((attention._module, rows.keep(found.returned, index)))

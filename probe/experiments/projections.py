@@ -12,8 +12,8 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, NO_INTERFACE, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, SCALE, SHORT, attentions, forward, moved, once, projections, token_ids
-from .tap import Tap
+from .choices import routes
+from .extra import SCALE, SHORT, attentions, moved, once, projections
 
 PARTS = ("queries", "keys", "values")
 MOVES = 1e-2
@@ -116,7 +116,9 @@ def value_norm(run: Run) -> Verdict:
 
 
 def qkv_bias(run: Run) -> Verdict:
-    """Calls each projection behind the queries, keys and values on zeros: what comes out is its bias."""
+    """Calls each projection behind the queries, keys and values on zeros: what comes out is its bias. Where nothing
+    does, calls the whole attention on zeros, for a bias that stands behind the projection.
+    """
     found: list[bool | None] = []
     largest = 0.0
     for index, reach in enumerate(reaches(run)):
@@ -126,10 +128,26 @@ def qkv_bias(run: Run) -> Verdict:
             continue
         paths = [path for path, moves in reach.items() if max(moves.values()) > MOVES]
         sizes = [at_zero(run, attention._module.get_submodule(path)) for path in paths]
+        if not any(sizes):
+            sizes += [added_behind(run, index, name) for name in PARTS]
         found.append(max(sizes, default=0.0) > 0)
         largest = max([largest, *sizes])
     measured: Measured = {"largest_at_zero": digits(largest, 3)}
     return per_block(found, measured, absent=NO_ATTENTION, unknown=untapped(run))
+
+
+def added_behind(run: Run, index: int, name: str) -> float:
+    """Largest number of a block's queries, keys or values where the attention is given zeros, and they are as long for
+    every token; 0 where a norm makes them so, or where they depend on something else.
+    """
+    seen = projections(run)
+    heads = getattr(seen.taps[index], name)
+    if heads is None or heads.shape[2] != SHORT or _forgets_scale(run, name)[0][index] is not False:
+        return 0.0
+    left = heads[seen.nothing].float()
+    if float(left.abs().max()) <= tolerance(run) * float(heads[0].abs().max()):
+        return 0.0
+    return float(left.abs().max()) if _spread(left[None]) < tolerance(run) else 0.0
 
 
 def at_zero(run: Run, module: torch.nn.Module) -> float:
@@ -169,23 +187,10 @@ def conv_qk(run: Run) -> Verdict:
     return per_block(found, measured, absent=NO_ATTENTION, unknown=untapped(run))
 
 
-@once
-def routes(run: Run) -> list[bool | None]:
-    """For each block whether its attention takes a top-k among as many candidates in a longer prompt as in a short one;
-    those of a choice among keys grow with the prompt. None where there is no attention.
-    """
-    every = attentions(run)
-    short = [tapped.candidates for tapped in projections(run).taps]
-    if not any(short):
-        return [None if attention is None else False for attention in every]
-    with Tap(every) as long:
-        forward(run, token_ids(run, LENGTH))
-    pairs = zip(every, short, (tapped.candidates for tapped in long.blocks), strict=True)
-    return [None if attention is None else bool(few) and max(few) == max(many) for attention, few, many in pairs]
-
-
 def attention_experts(run: Run) -> Verdict:
-    """Whether a top-k is taken inside an attention, among as many candidates however long the prompt is."""
+    """Whether a top-k is taken inside an attention, among as many candidates however long the prompt is, and decides
+    what it returns.
+    """
     return per_block(routes(run), absent=NO_ATTENTION)
 
 

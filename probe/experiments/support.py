@@ -144,30 +144,29 @@ def _moves(one: torch.Tensor, two: torch.Tensor) -> bool:
 
 
 def bidirectional_images(run: Run) -> Verdict:
-    """Whether an image token sees a later one of its image, on a prompt with an image; and whether it still does
-    without the token types.
+    """Whether an image token sees a later one of its image, and no text token sees anything later, on a prompt with an
+    image; and whether it still does without the token types.
     """
     image = run.root("image_token_mask", "model.vision") if run.vision is not None else None
     if image is None:
         return Verdict("n/a", why="No image reaches this checkpoint.")
-    places = image[0].nonzero().flatten()
     read = [attention_value(run, index, "attention_scores") for index in range(len(run.text))]
-    found = [None if scores is None else _later((scores[0] > MASKED).any(0), places) for scores in read]
-    measured: Measured = {"image_tokens": len(places)}
+    found = [None if scores is None else _ahead((scores[0] > MASKED).any(0), image[0]) for scores in read]
+    measured: Measured = {"image_tokens": int(image[0].sum())}
     types = next((name for name in run.inputs if name.endswith("token_type_ids")), None)
     if any(found) and types is not None:
         tap = Tap(attentions(run), softmax=lambda scores, _: (scores[0] > MASKED).any(0))
         with torch.no_grad(), tap:
             run.model._module(**{name: value for name, value in run.inputs.items() if name != types})
-        if not any(block.softmax is not None and _later(block.softmax, places) for block in tap.blocks):
+        if not any(block.softmax is not None and _ahead(block.softmax, image[0]) for block in tap.blocks):
             measured["needs"] = types
     return judged(run, found, measured)
 
 
-def _later(visible: torch.Tensor, places: torch.Tensor) -> bool:
-    """Whether any of the places sees a later one."""
-    among = visible[places][:, places]
-    return bool(among.triu(1).any())
+def _ahead(visible: torch.Tensor, image: torch.Tensor) -> bool:
+    """Whether image tokens see later ones of theirs, and no other token sees anything later."""
+    later = visible.triu(1)
+    return bool(later[image][:, image].any()) and not bool(later[~image].any())
 
 
 def _window(measured: Measured, blocks: list[int] | None, total: int) -> str:

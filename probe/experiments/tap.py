@@ -56,16 +56,23 @@ class Tap(TorchFunctionMode):
         envoys: the attention of each block.
         softmax: what to keep of a softmax over positions, from its input and output ``[batch, heads, query, key]``.
         heads: applied to the heads' outputs, ``[batch, seq, heads, head_dim]``, before the model takes them.
+        ranked: applied to the numbers by which a top-k chooses.
     """
 
     def __init__(
-        self, envoys: Iterable[Envoy | None], *, softmax: Softmax | None = None, heads: Change | None = None
+        self,
+        envoys: Iterable[Envoy | None],
+        *,
+        softmax: Softmax | None = None,
+        heads: Change | None = None,
+        ranked: Change | None = None,
     ) -> None:
         super().__init__()
         self._modules = [None if envoy is None else envoy._module for envoy in envoys]
         self.blocks = [Tapped() for _ in self._modules]
         self._softmax = softmax
         self._heads = heads
+        self._ranked = ranked
         self._inside: int | None = None
         self._rows = 1
         self._in_interface = False
@@ -149,6 +156,8 @@ class Tap(TorchFunctionMode):
             if self._softmax is not None and scores is not None and pattern is not None:
                 block.softmax = self._softmax(scores.detach(), pattern.detach())
         if name == "topk":
+            if self._ranked is not None:
+                out = _by_rank(func, self._ranked(args[0]), args, kwargs or {})
             block.chosen.append(out[1].detach().clone())
             block.candidates.append(int(args[0].shape[-1]))
         return out if self._in_interface else self._own(name, [*args, *(kwargs or {}).values()], out)
@@ -198,6 +207,13 @@ class Product:
 def _weighs(pattern: torch.Tensor, left: torch.Tensor) -> bool:
     """Whether the first factor of a product holds a softmax's rows."""
     return left.ndim >= 3 and left.numel() == pattern.numel() and left.shape[-2:] == pattern.shape[-2:]
+
+
+def _by_rank(topk: Any, ranked: torch.Tensor, args: Any, kwargs: Any) -> Any:
+    """What a top-k gives that chooses by other numbers: their places, and the numbers that stand there."""
+    out = topk(ranked, *args[1:], **kwargs)
+    dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
+    return type(out)((args[0].gather(dim, out[1]), out[1]))
 
 
 def by_heads(tensor: torch.Tensor, rows: int) -> torch.Tensor | None:

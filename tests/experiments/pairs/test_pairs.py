@@ -27,7 +27,6 @@ WITHOUT: dict[tuple[str, str], str] = {}
 
 UNWRITTEN = (
     *("wiring", "residual", "mixers", "sizes", "mlps", "routing", "readout", "halves", "sources"),
-    *("projections", "attention", "heads", "latent", "support", "rotary", "frequencies", "places"),
     *("storage", "shortened", "vision", "vision_blocks"),
 )
 """Modules of experiments whose pairs are still to be written."""
