@@ -5,16 +5,18 @@ blocks that keep a window only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ..measure.run import Run
+from ..measure.run import Run, same
 from ..schema import Fact
+from .answers import tolerance
 from .base import some
-from .extra import forward, once, token_ids
+from .extra import attentions, forward, once, token_ids
 from .support import reach
+from .tap import Tap
 
 FEW = 4
 """Positions of the short prompt: fewer than any window."""
@@ -42,13 +44,15 @@ class Caches:
     """What a cache held after a few positions; after a prompt longer than any window; and after one token more.
 
     ``few`` is None where the model returned none, and then ``error`` names the exception it raised, if it did. The
-    longer ones are empty where the model refuses to be continued by one token.
+    longer ones are empty where the model refuses to be continued by one token. ``alike`` says of each block whether the
+    keys that its scores were made of are stored; None where the stored ones have another shape, or none were seen.
     """
 
     few: list[Stored] | None
     before: list[Stored]
     after: list[Stored]
     error: str | None = None
+    alike: list[bool | None] = field(default_factory=list)
 
 
 CANNOT = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
@@ -58,21 +62,45 @@ CANNOT = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
 @once
 def caches(run: Run) -> Caches:
     """Fills a cache in two forwards and continues the longer one by a token."""
+    tap = Tap(attentions(run))
     try:
-        short = _returned(forward(run, token_ids(run, FEW), use_cache=True))
+        with tap:
+            short = _returned(forward(run, token_ids(run, FEW), use_cache=True))
     except CANNOT as error:
         return Caches(None, [], [], type(error).__name__)
     if short is None:
         return Caches(None, [], [])
     few = contents(short[1], len(run.text))
+    alike = [_stored(run, short[1], index, tapped.keys) for index, tapped in enumerate(tap.blocks)]
     length, _ = reach(run)
     name, cache = _returned(forward(run, token_ids(run, length), use_cache=True)) or short
     before = contents(cache, len(run.text))
     try:
         forward(run, token_ids(run, 1, seed=2), attention_mask=None, use_cache=True, **{name: cache})
     except CANNOT:
-        return Caches(few, [], [])
-    return Caches(few, before, contents(cache, len(run.text)))
+        return Caches(few, [], [], alike=alike)
+    return Caches(few, before, contents(cache, len(run.text)), alike=alike)
+
+
+def _stored(run: Run, cache: Any, index: int, used: torch.Tensor | None) -> bool | None:
+    """Whether a cache stores these keys of a block: in its own layer, or in another where blocks run several times."""
+    layers = getattr(cache, "layers", [])
+    if used is None or index >= len(layers):
+        return None
+    own = _alike(run, layers[index], used)
+    return any(_alike(run, layer, used) for layer in layers) if own is False else own
+
+
+def _alike(run: Run, layer: Any, used: torch.Tensor) -> bool | None:
+    """Whether a layer of a cache stores these keys ``[batch, heads, seq, head_dim]``, or one for several heads."""
+    stored = getattr(layer, "keys", None)
+    if not isinstance(stored, torch.Tensor) or stored.ndim != 4 or used.shape[1] % stored.shape[1]:
+        return None
+    shared = used.shape[1] // stored.shape[1]
+    ways = (stored.repeat_interleave(shared, dim=1), stored.repeat(1, shared, 1, 1))
+    if ways[0].shape != used.shape:
+        return None
+    return any(same(way.float(), used.float(), tolerance(run)) for way in ways)
 
 
 def _returned(out: Any) -> tuple[str, Any] | None:

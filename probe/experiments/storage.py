@@ -7,12 +7,13 @@ import torch
 from ..measure.run import Run
 from .answers import phrase
 from .base import Quirk, Verdict, some
-from .cache import caches
+from .cache import FEW, caches
+from .extra import forward, token_ids
 from .traced import attention_value, judged
 
 
 def cached_otherwise(run: Run) -> Verdict:
-    """The shape of the keys in the cache against that of the keys the scores are made of: others are computed anew
+    """The keys in the cache against those the scores are made of, in shape and in numbers: others are computed anew
     from what is stored.
     """
     found: list[bool | None] = []
@@ -24,8 +25,9 @@ def cached_otherwise(run: Run) -> Verdict:
         if keys is None or stored is None or len(stored) != 4:
             found.append(False if keys is not None else None)
             continue
-        found.append((stored[1], stored[3]) != (keys.shape[1], keys.shape[3]))
-        if found[-1]:
+        reshaped = (stored[1], stored[3]) != (keys.shape[1], keys.shape[3])
+        found.append(reshaped or held.alike[index] is False)
+        if reshaped:
             widths.add(f"{stored[1]} x {stored[3]} for {keys.shape[1]} x {keys.shape[3]}")
     return judged(run, found, {"stored": sorted(widths)} if widths else {})
 
@@ -44,13 +46,30 @@ def no_cache(run: Run) -> Verdict:
 
 
 def _kept_inside(run: Run) -> list[str]:
-    """The attributes in which modules of the blocks keep tensors of a call, by class."""
-    names = set()
-    for block in run.text.envoys:
-        for module in block._module.modules():
-            held = [name for name, item in vars(module).items() if isinstance(item, torch.Tensor)]
-            names |= {f"{type(module).__name__}.{name}" for name in held}
-    return sorted(names)
+    """The attributes in which modules of the blocks keep tensors of a call, by class: they are others after another
+    prompt.
+    """
+    one, other = (_held(run, seed) for seed in (0, 1))
+    return sorted(
+        {name for (block, path, name), kept in one.items() if not _equal(kept, other.get((block, path, name)))}
+    )
+
+
+def _held(run: Run, seed: int) -> dict[tuple[int, str, str], list[torch.Tensor]]:
+    """The tensors in the attributes of the blocks' modules after a call for its cache, by block, path and name."""
+    forward(run, token_ids(run, FEW, seed=seed), use_cache=True)
+    found = {}
+    for index, block in enumerate(run.text.envoys):
+        for path, module in block._module.named_modules():
+            for name, item in (*vars(module).items(), *module.named_buffers(recurse=False)):
+                kept = [item] if isinstance(item, torch.Tensor) else item if isinstance(item, (list, tuple)) else []
+                if kept and all(isinstance(tensor, torch.Tensor) for tensor in kept):
+                    found[index, path, f"{type(module).__name__}.{name}"] = [tensor.detach().clone() for tensor in kept]
+    return found
+
+
+def _equal(one: list[torch.Tensor], other: list[torch.Tensor] | None) -> bool:
+    return other is not None and len(one) == len(other) and all(map(torch.equal, one, other))
 
 
 def cache_in_modules(run: Run) -> Verdict:
@@ -67,8 +86,9 @@ QUIRKS = (
         "text",
         cached_otherwise,
         lambda m, b, n: (
-            f"On {some(b or [], n)} the cache does not hold the keys that the scores are made of (heads x width: "
-            f"{', '.join(m.get('stored') or [])}): they are computed anew from what is stored."
+            f"On {some(b or [], n)} the cache does not hold the keys that the scores are made of ("
+            f"{'heads x width: ' + ', '.join(m['stored']) if m.get('stored') else 'as many other numbers'}): they are "
+            "computed anew from what is stored."
         ),
     ),
     Quirk(

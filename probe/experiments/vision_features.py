@@ -14,7 +14,9 @@ from .vision_blocks import on_tower
 
 
 def _deepstack(runs: TowerRuns) -> Verdict:
-    """Does the text stream change at image positions between one block and the next? Features added there show."""
+    """Does the text stream change between one block and the next, at image positions and at no others? Features added
+    there show.
+    """
     text = runs.run.text
     mask = runs.run.root("image_token_mask", TOWER)
     after, worst = [], 0.0
@@ -22,9 +24,10 @@ def _deepstack(runs: TowerRuns) -> Verdict:
         leaving, entering = text.get(block, "", "layer_output"), text.get(block + 1, "", "layer_input")
         if leaving is None or entering is None:
             return Verdict("inconclusive", why="The text model's stream was not read.")
-        change = float((entering - leaving)[mask].abs().max())
+        change, elsewhere = (float((entering - leaving)[at].abs().max()) for at in (mask, ~mask))
         worst = max(worst, change)
-        if change > runs.tolerance * float(leaving.abs().max()):
+        least = runs.tolerance * float(leaving.abs().max())
+        if change > least >= elsewhere:
             after.append(block)
     measured: Measured = {"joints": len(text) - 1, "largest_change": one_digit(worst)}
     return Verdict("yes", measured=measured | {"text_blocks": after}) if after else Verdict("no", measured=measured)

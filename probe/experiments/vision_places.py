@@ -36,12 +36,12 @@ def _rotary(runs: TowerRuns) -> Verdict:
 
 
 def _positions(runs: TowerRuns) -> Verdict:
-    """What enters the first block less the patch embedding: not zero, and the same on other pixels?"""
+    """What enters the first block less the patch embedding: another vector at each place, whatever the pixels?"""
     if patch_rows(runs) is None:
         return Verdict("inconclusive", why="Patches and rows of the tower could not be matched.")
     found = added(runs)
-    if found is None:
-        return Verdict("no", measured={"added": False})
+    if found is None or not found.varies:
+        return Verdict("no", measured={"added": found is not None})
     measured: Measured = {
         "table": found.table,
         "table_shape": list(found.table_shape or ()),

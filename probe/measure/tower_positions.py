@@ -20,6 +20,7 @@ class Added:
 
     Attributes:
         only_position: the same on other pixels.
+        varies: not the same at every patch.
         zero_on_padding: nothing is added to the padded rows; None where there are none.
         table: native path of the parameter that holds it; None where none was found.
         by: `row`: one vector a row; `axes`: the sum of one vector for the column and one for the row of the grid.
@@ -28,6 +29,7 @@ class Added:
     """
 
     only_position: bool
+    varies: bool
     zero_on_padding: bool | None
     table: str | None
     by: str | None
@@ -81,10 +83,12 @@ def added(runs: TowerRuns) -> Added | None:
         return None
     only = float((difference - other).abs().max()) <= runs.tolerance * scale
     hidden = runs.unread[:, rows]
+    shown = difference[~hidden]
+    varies = float((shown - shown[:1]).abs().max()) > runs.tolerance * scale
     zero = bool(difference[hidden].abs().max() <= runs.tolerance * scale) if hidden.any() else None
     table, by, shape = _table(runs, difference, hidden, rows)
     parameter = _class_parameter(runs, here, rows, table)
-    return Added(only, zero, table, by, shape, parameter)
+    return Added(only, varies, zero, table, by, shape, parameter)
 
 
 def _entering(tensor: torch.Tensor | None, runs: TowerRuns) -> torch.Tensor | None:

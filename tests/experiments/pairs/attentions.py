@@ -34,9 +34,11 @@ class OwnArithmetic(nn.Module):
         size = (*hidden_states.shape[:2], -1, self.head_dim)
         q = self.q_proj(hidden_states).view(size).transpose(1, 2)
         k = self.k_proj(hidden_states).view(size).transpose(1, 2)
-        v = self.v_proj(hidden_states).view(size).transpose(1, 2).repeat_interleave(self.num_key_value_groups, 1)
+        v = self.v_proj(hidden_states).view(size).transpose(1, 2)
         q, k = (self.turned(x, *kwargs["position_embeddings"]) for x in (q, k))
-        scores = torch.matmul(q, k.repeat_interleave(self.num_key_value_groups, 1).transpose(-1, -2)) * self.scaling
+        k, v = self.remembered(k, v, kwargs.get("cache"))
+        k, v = (x.repeat_interleave(self.num_key_value_groups, 1) for x in (k, v))
+        scores = torch.matmul(q, k.transpose(-1, -2)) * self.scaling
         weights = nn.functional.softmax(scores + kwargs["attention_mask"], dim=-1)
         weights = nn.functional.dropout(weights, p=0.0, training=False)
         mixed = torch.matmul(weights, v).transpose(1, 2).reshape(*hidden_states.shape[:2], -1)
@@ -45,6 +47,10 @@ class OwnArithmetic(nn.Module):
     def turned(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         """Queries or keys ``[batch, heads, seq, head_dim]``, from the angles' cosines and sines, each twice."""
         return x
+
+    def remembered(self: Any, k: torch.Tensor, v: torch.Tensor, cache: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values ``[batch, heads, seq, head_dim]``, with those of the cache before them."""
+        return (k, v) if cache is None else cache.update(k, v, self.layer_idx)
 
 
 class Neighbours(OwnArithmetic):

@@ -31,15 +31,22 @@ class Twin:
         family, name: the twin.
         config: config values to change, dotted below the root; the class is then built with them.
         mutate: changes the built model in place: its modules, weights or forwards.
+        process: changes the processor that makes the model's inputs from images.
     """
 
     family: str
     name: str = "tiny"
     config: Mapping[str, Any] = field(default_factory=dict)
     mutate: Mutate | None = None
+    process: Mutate | None = None
 
     def __hash__(self) -> int:
-        return hash((self.family, self.name, repr(sorted(self.config.items())), self.mutate))
+        return hash((self.family, self.name, repr(sorted(self.config.items())), self.mutate, self.process))
+
+    @property
+    def mutated(self) -> bool:
+        """Whether anything but config values was changed."""
+        return self.mutate is not None or self.process is not None
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Pair:
 def model_of(twin: Twin) -> StandardizedTransformer:
     """A twin on the standard layer; one that nothing changes is shared with every other test."""
     plain = findings.twin(twin.family, twin.name)
-    return StandardizedTransformer(_changed(plain.loaded, twin)) if twin.config or twin.mutate else plain
+    return StandardizedTransformer(_changed(plain.loaded, twin)) if twin.config or twin.mutated else plain
 
 
 def _changed(loaded: Loaded, twin: Twin) -> Loaded:
@@ -99,8 +106,10 @@ def _changed(loaded: Loaded, twin: Twin) -> Loaded:
             twin.mutate(module)
         module.eval().requires_grad_(False)
     processor = loaded.processor
-    if processor is not None and twin.config:
+    if processor is not None and (twin.config or twin.process):
         processor = images.processor(module.config, twins.spec(twin.family, twin.name).get("image", {}))
+        if twin.process is not None:
+            twin.process(processor)
     return replace(
         loaded,
         module=module,

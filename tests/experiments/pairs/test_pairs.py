@@ -25,10 +25,7 @@ MUTANTS = [(pair, mutant) for pair in PAIRS for mutant in pair.mutants]
 WITHOUT: dict[tuple[str, str], str] = {}
 """Quirks without a pair, ``(about, slug)`` -> why there can be none."""
 
-UNWRITTEN = (
-    *("wiring", "residual", "mixers", "sizes", "mlps", "routing", "readout", "halves", "sources"),
-    *("storage", "shortened", "vision", "vision_blocks"),
-)
+UNWRITTEN = (*("wiring", "residual", "mixers", "sizes", "mlps", "routing", "readout", "halves", "sources"),)
 """Modules of experiments whose pairs are still to be written."""
 
 
@@ -43,19 +40,15 @@ def test_every_quirk_has_its_pair_and_a_mutant() -> None:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_twins_that_differ_in_the_property(pair: Pair) -> None:
-    assert pair.yes.family != pair.no.family or (pair.yes.config, pair.yes.mutate, pair.yes.name) != (
-        pair.no.config,
-        pair.no.mutate,
-        pair.no.name,
-    )
+    assert pair.yes != pair.no
     assert (decide(pair, pair.yes).verdict, decide(pair, pair.no).verdict) == ("yes", "no")
 
 
 @pytest.mark.parametrize(("pair", "mutant"), MUTANTS, ids=[f"{pair}-{mutant.why}" for pair, mutant in MUTANTS])
 def test_a_mutant_that_its_config_or_class_names_belie(pair: Pair, mutant: Mutant) -> None:
-    assert mutant.twin.mutate is not None
+    assert mutant.twin.mutated
     for twin, answer in ((pair.yes, True), (pair.no, False)):
-        if twin.mutate is None:
+        if not twin.mutated:
             assert mutant.naive(native(twin)) is answer, "the naive check is wrong on a twin that nothing mutates"
     assert mutant.naive(native(mutant.twin)) is not (mutant.answer == "yes"), "the naive check is right"
     found = decide(pair, mutant.twin)

@@ -63,6 +63,8 @@ def has_experts(module: Any) -> bool:
     return few < many
 
 
+ONE_TAP = Twin("inkling_text", mutate=each_block(one_tap))
+
 PAIRS = (
     Pair(
         "qk-norm",
@@ -118,10 +120,10 @@ PAIRS = (
     Pair(
         "conv-qk",
         yes=Twin("inkling_text"),
-        no=Twin("inkling_text", mutate=each_block(one_tap)),
+        no=ONE_TAP,
         mutants=(
             Mutant(
-                Twin("inkling_text", mutate=each_block(one_tap)),
+                ONE_TAP,
                 has("conv1d"),
                 "no",
                 "kernels that look at one position",
