@@ -11,7 +11,7 @@ from probe.render import overviews as o
 from probe.render.catalog import Family, Stored
 from probe.render.methods import Method, methods
 from probe.render.notes import source, to_html
-from probe.render.text import figure, plural, quirk_url, some_blocks, words
+from probe.render.text import figure, plural, quirk_id, quirk_url, some_blocks, words
 from probe.schema import Experiment
 
 UP = "../../"
@@ -32,6 +32,7 @@ class Finding:
     stored: Stored
     experiment: Experiment
     blocks: int
+    vision: bool
 
 
 Findings = dict[tuple[str, str], list[Finding]]
@@ -45,7 +46,7 @@ def findings(families: Iterable[Family]) -> Findings:
             for about, _ in PARTS:
                 part = stored.record if about == "text" else stored.record.vision
                 for experiment in part.experiments if part else []:
-                    finding = Finding(family, stored, experiment, len(part.blocks) if part else 0)
+                    finding = Finding(family, stored, experiment, len(part.blocks) if part else 0, about != "text")
                     found.setdefault((experiment.slug, about), []).append(finding)
     return found
 
@@ -137,12 +138,12 @@ def _rows(
         same.setdefault((finding.family.name, *cells), []).append(finding)
     for (_, *cells), alike in same.items():
         first = alike[0]
-        slug = first.experiment.slug
+        chip = quirk_id(first.experiment.slug, first.vision)
         record = first.stored.record
         more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
         yield o.QuirkRow(
             family=_link(first),
-            checkpoint=o.Link(record.checkpoint.id + more, f"{_link(first).url}#q-{slug}"),
+            checkpoint=o.Link(record.checkpoint.id + more, f"{_link(first).url}#{chip}"),
             where=some_blocks(first.experiment.blocks, first.blocks),
             statement=first.experiment.statement or "",
             cells=cells,

@@ -14,7 +14,7 @@ from markupsafe import Markup
 class Chip:
     """A quirk that holds. ``measured``: (name, figure) pairs; ``run``: what stands behind it; ``url``: its page."""
 
-    slug: str
+    id: str
     label: str
     statement: str
     where: str

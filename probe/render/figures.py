@@ -14,7 +14,7 @@ from probe.render.diagram.model import Reader
 from probe.render.roles import LEGEND
 from probe.render.standing import Standing, error_text
 from probe.render.templating import render
-from probe.render.text import anchor, figure, plural, some_blocks, words
+from probe.render.text import anchor, figure, plural, row_id, some_blocks, words
 from probe.schema import PathNode, Record, Shape, Vision
 
 FORMS = ("solid", "hollow", "striped", "dotted")
@@ -57,7 +57,7 @@ def model_strip(record: Record) -> Markup:
 
 def image_strip(vision: Vision) -> Markup:
     """The image's way into the text model."""
-    rows = {v.name: anchor(v.host, v.name) for v in vision.values if v.host == "model.vision"}
+    rows = {v.name: row_id(v, vision.values) for v in vision.values if v.host == "model.vision"}
 
     def node(at: PathNode) -> Node:
         note = at.note or (f"[{', '.join(map(str, at.shape))}]" if at.shape else None)

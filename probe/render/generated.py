@@ -25,7 +25,9 @@ from probe.render.page import Composed, brief, compose, title
 from probe.render.places import Place, by_name
 from probe.render.templating import render
 from probe.render.text import quirk_url, value_url
+from probe.schema import json_schema
 from probe.schema.guide import GuideResults
+from probe.store import canonical
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ class Site:
         yield "index.schema.json", json.dumps(Index.model_json_schema(by_alias=True), indent=1) + "\n"
         yield "guide/results.schema.json", json.dumps(GuideResults.model_json_schema(), indent=1) + "\n"
         yield "llms.txt", llms(self.index, address)
+        if not self.schema:
+            yield "records/schema.json", canonical(json_schema())
         for family in self.families.values():
             for stored in family.pages:
                 yield f"{family.uri(stored)}column.json", column(family, stored).model_dump_json()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from probe.render.catalog import Family, Stored
-from probe.render.text import anchor, some_blocks
+from probe.render.text import row_id, some_blocks
 from probe.schema import HfPath, Record, Value
 
 Spot = tuple[str, str, int | str | None]
@@ -46,7 +46,9 @@ class Place:
     @property
     def url(self) -> str:
         """The value's row, from the site's root."""
-        return f"{self.family.uri(self.stored)}#{anchor(self.value.host, self.value.name)}"
+        record = self.stored.record
+        part = record.vision if self.vision and record.vision else record
+        return f"{self.family.uri(self.stored)}#{row_id(self.value, part.values)}"
 
     @property
     def where(self) -> str:

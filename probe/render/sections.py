@@ -15,7 +15,7 @@ from probe.render.figures import linked
 from probe.render.notes import note, source, to_html
 from probe.render.second import second
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import figure, parameters, quirk_url, some_blocks, words
+from probe.render.text import figure, parameters, quirk_id, quirk_url, some_blocks, words
 from probe.schema import Experiment, Record, Row
 
 Link = Callable[[str], str]
@@ -23,11 +23,11 @@ Verdict = Literal["yes", "no", "n/a", "inconclusive"]
 TITLES = {"tiny": "tiny twin", "config": "built from config", "weights": "weights run", "missing": "no record"}
 
 
-def chips(experiments: Sequence[Experiment], total: int, standing: Standing) -> list[c.Chip]:
+def chips(experiments: Sequence[Experiment], total: int, standing: Standing, vision: bool = False) -> list[c.Chip]:
     """The quirks that hold."""
     return [
         c.Chip(
-            e.slug,
+            quirk_id(e.slug, vision),
             e.label,
             e.statement or "",
             some_blocks(e.blocks, total),
@@ -103,7 +103,9 @@ def vision(standing: Standing, drawn: Markup) -> c.VisionSection | None:
         ("masking", part.masking),
         ("final norm", part.final_norm),
     ]
-    return c.VisionSection(part.title, part.module, facts, drawn, chips(part.experiments, len(part.blocks), standing))
+    return c.VisionSection(
+        part.title, part.module, facts, drawn, chips(part.experiments, len(part.blocks), standing, True)
+    )
 
 
 def identities(standing: Standing) -> c.Identities:

@@ -8,11 +8,30 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from probe.schema import Value
+
 
 def anchor(host: str, name: str) -> str:
     """The id of a value's row, e.g. ``v-layers-self_attn-attention_keys``."""
     parts = [p.replace("[i]", "") for p in host.split(".") if p != "model"]
     return "-".join(["v", *parts, name])
+
+
+def row_id(value: Value, among: Sequence[Value]) -> str:
+    """The id of a value's row. Where several rows of a record, ``among``, have the value's name and host, the first has
+    the plain `anchor`, and each other one its host's class after it, with its number where classes are alike too."""
+    plain = anchor(value.host, value.name)
+    same = [other for other in among if (other.host, other.name) == (value.host, value.name)]
+    if len(same) < 2 or value == same[0]:
+        return plain
+    alike = [other for other in same if other.module == value.module]
+    number = alike.index(value) + 1
+    return f"{plain}-{value.module}" + (f"-{number}" if number > 1 or value.module == same[0].module else "")
+
+
+def quirk_id(slug: str, vision: bool) -> str:
+    """The id of a quirk's chip on a page, which may have one for the text model and one for the vision encoder."""
+    return f"q-{'vision-' if vision else ''}{slug}"
 
 
 def value_url(name: str) -> str:

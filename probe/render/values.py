@@ -15,7 +15,7 @@ from probe.render.recipes.setup import setup as lines
 from probe.render.roles import value_role
 from probe.render.standing import Standing
 from probe.render.templating import render
-from probe.render.text import anchor, figure, some_blocks, value_url
+from probe.render.text import anchor, figure, row_id, some_blocks, value_url
 from probe.schema import HfPath, Record, Shape, Value
 
 
@@ -42,8 +42,10 @@ def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Seque
     twin = standing.twin_value(value)
     first = value.blocks[0] if value.blocks else 0
     in_block = "layers[i]" in value.host and not never
+    part = standing.record.vision if vision and standing.record.vision else standing.record
+    identifier = row_id(value, part.values)
     return Row(
-        id=anchor(value.host, value.name),
+        id=identifier,
         name=value.name,
         native=native(value.hf),
         role=value_role(value, shapes),
@@ -56,7 +58,7 @@ def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Seque
         state=state,
         state_text=_state_text(value, state, standing, twin),
         where=some_blocks(value.blocks, len(blocks)) if in_block and len(value.blocks or []) != len(blocks) else "",
-        show=f"#{'vision-' if vision else ''}block-{first}.{anchor(value.host, value.name)}" if in_block else None,
+        show=f"#{'vision-' if vision else ''}block-{first}.{identifier}" if in_block else None,
         card=_card(value, state, standing, twin, len(blocks), _sizes(value, standing.record, shapes))
         + _recipe(value, standing, shapes),
     )

@@ -77,8 +77,21 @@ def test_every_column_is_published_and_its_links_lead_somewhere(site: Site) -> N
         for stored in family.pages:
             text = (site.directory / family.uri(stored) / "column.json").read_text()
             assert Column.model_validate(json.loads(text)) == column(family, stored)
-            for page, _, anchor in set(re.findall(r'href=\\"@/([^#"\\]+)(#(?:block-\d+\.)?([\w-]+))', text)):
+            for page, _, anchor in set(
+                re.findall(r'href=\\"@/([^#"\\]+)(#(?:(?:vision-)?block-\d+\.)?([\w-]+))', text)
+            ):
                 assert f'id="{anchor}"' in (site.directory / page / "index.html").read_text(), (page, anchor)
+
+
+def test_a_vision_encoders_blocks_can_be_drawn_too(site: Site) -> None:
+    text = (site.directory / "gemma4_text" / "column.json").read_text()
+    made = Column.model_validate(json.loads(text))
+    [shape] = [shape for shape in made.shapes if shape.label.startswith("vision encoder, ")]
+    assert made.shapes[-1] == shape and not made.shapes[made.shape].label.startswith("vision")
+    assert [piece.rows for piece in shape.pieces] == [["in"], ["mix"], ["feed"], ["out"]]
+    drawn = "".join(piece.svg for piece in shape.pieces)
+    assert 'href="@/gemma4_text/#v-vision-layers-self_attn-attention_keys"' in drawn
+    assert 'href="@/gemma4_text/#vision-block-0.p-vision-' in drawn
 
 
 def test_the_pairs_made_beforehand_are_of_the_families_with_most_checkpoints(site: Site) -> None:

@@ -12,7 +12,7 @@ from probe.render.know import what_to_know
 from probe.render.know.subject import Subject
 from probe.render.know.terms import terms
 from probe.render.standing import Standing
-from probe.render.text import anchor
+from probe.render.text import row_id
 from probe.store import file_stem, records_dir
 from tests.render import fixture
 
@@ -58,7 +58,7 @@ def test_the_four_questions_are_answered(page: Standing) -> None:
 
 @every_page
 def test_sentences_are_whole_and_their_links_lead_to_rows(page: Standing) -> None:
-    rows = {anchor(value.host, value.name) for value in page.record.values}
+    rows = {row_id(value, page.record.values) for value in page.record.values}
     for topic in what_to_know(page):
         for sentence in topic.sentences:
             text = re.sub(r"<a class=\"by\".*?</a>", "", sentence)

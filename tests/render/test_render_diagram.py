@@ -11,7 +11,9 @@ import pytest
 from probe.render.diagram.block import draw
 from probe.render.diagram.model import Reader
 from probe.schema import Record, Shape, Value
+from probe.store import read_record
 from tests.render import fixture
+from tests.render.conftest import ROOT
 
 LINK = "{http://www.w3.org/1999/xlink}href"
 Case = tuple[Shape, int, list[int], list[Value], str]
@@ -43,6 +45,24 @@ def rectangles(svg: ElementTree.Element) -> list[tuple[str, float, float, float,
             x, y, w, h = (float(rect.get(k, "nan")) for k in ("x", "y", "width", "height"))
             out.append((link.get(LINK, ""), x, y, x + w, y + h))
     return out
+
+
+def _lines(record: Record, narrow: bool, values: list[Value]) -> int:
+    block = Reader(record.shapes[0], 0, [0], values, "model.", "text").read()
+    return draw(block, narrow, "title", "stream").count('class="line')
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize(("name", "host", "strung"), [("mamba", "linear_attn", False), ("llama", "mlp", True)])
+def test_only_values_that_are_made_one_from_another_are_strung(
+    name: str, host: str, strung: bool, narrow: bool
+) -> None:
+    """A line more for each value inside an MLP; the same lines for a mixer with fewer values."""
+    record = read_record(ROOT / "site_src" / "records" / name / "tiny.json")
+    inside = [v for v in record.values if v.host == f"model.layers[i].{host}" and not v.name.endswith("_output")]
+    fewer = [v for v in record.values if v not in inside[1:]]
+    assert len(inside) > 1
+    assert (_lines(record, narrow, record.values) > _lines(record, narrow, fewer)) == strung
 
 
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])

@@ -14,8 +14,8 @@ from probe.render.diagram.pieces import pieces
 from probe.render.figures import linked
 from probe.render.naming import in_block
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import anchor, figure, parameters, some_blocks, words
-from probe.schema import Record, Shape, Value
+from probe.render.text import figure, parameters, row_id, some_blocks, words
+from probe.schema import Record, Shape, Value, Vision
 from probe.store import file_stem
 
 ROOT = "@/"
@@ -49,7 +49,7 @@ class ShapeColumn(BaseModel):
 
 
 class Column(BaseModel):
-    """All that a comparison needs of a checkpoint. ``shape``: the one that most blocks have."""
+    """All that a comparison needs of a checkpoint. ``shape``: the one that most blocks of the text model have."""
 
     page: str
     title: str
@@ -82,24 +82,35 @@ def column(family: Family, stored: Stored) -> Column:
         title=record.about.title,
         checkpoint=record.checkpoint.id,
         shape=order.index(Counter(record.blocks).most_common(1)[0][0]),
-        shapes=[_shape(record, index, page) for index in order],
+        shapes=list(_shapes(record, page)),
         groups=[Group(name=name, rows=list(rows)) for name, rows in groups],
     )
 
 
-def _shape(record: Record, index: int, page: str) -> ShapeColumn:
-    shape, mine = record.shapes[index], [i for i, s in enumerate(record.blocks) if s == index]
-    block = Reader(shape, index, mine, record.values, "model.", "text").read()
+def _shapes(record: Record, page: str) -> Iterator[ShapeColumn]:
+    """The shapes of the blocks, in the order in which they first occur; the vision encoder's last."""
+    for part in (record, record.vision):
+        if part:
+            yield from (_shape(record, part, index, page) for index in dict.fromkeys(part.blocks))
+
+
+def _shape(record: Record, part: Record | Vision, index: int, page: str) -> ShapeColumn:
+    vision = part is record.vision
+    prefix, name, stream = ("model.vision.", "vision", "vision") if vision else ("model.", "text", "stream")
+    shape, mine = part.shapes[index], [i for i, s in enumerate(part.blocks) if s == index]
+    label = f"vision encoder, {shape.label}" if vision else shape.label
+    block = Reader(shape, index, mine, part.values, prefix, name).read()
+    first = f"{'vision-' if vision else ''}block-{mine[0]}"
     drawn = [
-        Drawn(rows=piece.rows, svg=_linked(piece.svg, page, mine[0]))
-        for piece in pieces(block, f"{record.about.title}, {shape.label}", "stream")
+        Drawn(rows=piece.rows, svg=_linked(piece.svg, page, first))
+        for piece in pieces(block, f"{record.about.title}, {label}", stream)
     ]
-    return ShapeColumn(label=shape.label, blocks=some_blocks(mine, len(record.blocks)), pieces=drawn)
+    return ShapeColumn(label=label, blocks=some_blocks(mine, len(part.blocks)), pieces=drawn)
 
 
-def _linked(svg: str, page: str, block: int) -> str:
+def _linked(svg: str, page: str, block: str) -> str:
     """A drawing whose parts link to their cards and rows on the checkpoint's page."""
-    for card, place in (("p-", f"block-{block}.p-"), ("v-", "v-")):
+    for card, place in (("p-", f"{block}.p-"), ("v-", "v-")):
         svg = str(svg).replace(f'href="#{card}', f'href="{ROOT}{page}#{place}')
     return svg.replace('tabindex="0"', 'role="link"')
 
@@ -206,7 +217,7 @@ def _value(value: Value, key: str, record: Record, page: str) -> Row:
     if not served:
         return Row(key=key, html=escape(value.reason or value.why or "not on this checkpoint"), has=False)
     place = " ".join(in_block(value.hf) or ("no single place",))
-    link = f"{ROOT}{page}#{anchor(value.host, value.name)}"
+    link = f"{ROOT}{page}#{row_id(value, record.values)}"
     text = Markup('<a href="{}"><code>{}</code></a>').format(link, place)
     notes = [f"needs {value.needs}" if value.needs else "", "" if value.edits is not False else "read-only"]
     if value.blocks is not None and len(value.blocks) < len(record.blocks):

@@ -39,11 +39,13 @@ def fill(canvas: Canvas, lane: Lane, room: Room) -> Filled:
     labels = list(lane.inside.values())
     if not labels:
         return Filled(room.top - 2, None)
+    attention = all(f"attention_{name}" in lane.inside for name in ATTENTION)
+    joined = lane.sub.kind == "mlp"
     if room.narrow:
-        return _stack(canvas, labels, room)
-    if all(f"attention_{name}" in lane.inside for name in ATTENTION):
+        return _stack(canvas, labels, room, joined=joined or attention)
+    if attention:
         return _attention(canvas, {name: lane.inside[f"attention_{name}"] for name in ATTENTION}, room)
-    return _leftwards(canvas, labels, room, joined=lane.sub.kind == "mlp")
+    return _leftwards(canvas, labels, room, joined=joined)
 
 
 def _attention(canvas: Canvas, at: dict[str, Label], room: Room) -> Filled:
@@ -119,15 +121,16 @@ def _placed(row: Sequence[Label], x: float, y: float, backwards: bool) -> list[P
     return out[::-1] if backwards else out
 
 
-def _stack(canvas: Canvas, labels: Sequence[Label], room: Room) -> Filled:
+def _stack(canvas: Canvas, labels: Sequence[Label], room: Room, *, joined: bool) -> Filled:
+    """One chip a row, in order; strung on a line where they are made one from another."""
     y = room.top
     line_x = room.left + 18
     for k, label in enumerate(labels):
         placed = canvas.place(label, room.left, y)
-        if k:
+        if k and joined:
             canvas.line([(line_x, y - GAP), (line_x, y)], label.role, arrow=False)
         y = placed.bottom + GAP
-    return Filled(y - GAP, (line_x, y - GAP))
+    return Filled(y - GAP, (line_x, y - GAP) if joined else None)
 
 
 def _panels(canvas: Canvas, lane: Lane, room: Room) -> Filled:

@@ -10,7 +10,7 @@ from probe.render.context import Part
 from probe.render.diagram.canvas import Label
 from probe.render.naming import in_block
 from probe.render.roles import KINDS, MIXTURE, value_role
-from probe.render.text import anchor, figure, words
+from probe.render.text import figure, row_id, words
 from probe.schema import Factor, Shape, Sublayer, Value
 
 PANELS = (("router", re.compile(r"^router|^expert_(weights|indices)")), ("experts", re.compile(r"^expert_|^routed_")))
@@ -68,7 +68,7 @@ class Reader:
         self, shape: Shape, index: int, blocks: Sequence[int], values: Sequence[Value], prefix: str, name: str
     ) -> None:
         self.shape, self.blocks, self.name, self.index = shape, set(blocks), name, index
-        self.shapes = [shape]
+        self.shapes, self.values = [shape], values
         self.block_host = f"{prefix}layers[i]"
         mine = _nearest(values, self.blocks)
         self.here = {v.name: v for v in mine if v.host == self.block_host}
@@ -218,7 +218,7 @@ class Reader:
         hint = f"{value.layout} [{' '.join(value.dims)}]" if present else "not on this block"
         return Label(
             value.name,
-            anchor(value.host, value.name),
+            row_id(value, self.values),
             role or value_role(value, self.shapes),
             state=state,
             hint=hint,

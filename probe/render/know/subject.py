@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from probe.render.places import is_served
 from probe.render.standing import Standing, error_text
-from probe.render.text import anchor, prose, quirk_url, some_blocks
+from probe.render.text import prose, quirk_url, row_id, some_blocks
 from probe.schema import Experiment, Fact, Identity, Record, Shape, Value
 
 BLOCK = "model.layers[i]"
@@ -126,7 +126,7 @@ class Subject:
         hosts = {other.host for other in self.record.values if other.name == value.name and is_served(other)}
         host = value.host.removeprefix(BLOCK).removeprefix(".")
         name = f"{host}.{value.name}" if len(hosts) > 1 and host else value.name
-        return Markup('<a href="#{}"><code>{}</code></a>').format(anchor(value.host, value.name), name)
+        return Markup('<a href="#{}"><code>{}</code></a>').format(row_id(value, self.record.values), name)
 
     def links(self, values: Sequence[Value]) -> Markup:
         """Several of them, each once."""
