@@ -11,7 +11,8 @@ from torch.overrides import TorchFunctionMode
 from ..measure.anatomy import Term
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import SHORT, forward, once, token_ids
+from .extra import once
+from .listening import heard, listener
 
 KNOWN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": torch.nn.functional.silu,
@@ -48,7 +49,7 @@ def _feeds(run: Run, index: int) -> list[Term]:
 
 def activation_modules(run: Run, index: int) -> list[torch.nn.Module]:
     """The modules within a block's MLPs that work on each number by itself, do something to it, and were called."""
-    called = _watched(run).called
+    called = heard(run, _Watch).called
     return [module for module in _candidates(run, index) if id(module) in called]
 
 
@@ -100,7 +101,7 @@ def functions(run: Run) -> list[set[str] | None]:
     Modules are called on a grid; what an MLP does without a module is seen in one forward, by the values of each
     activation function it calls and of each square it takes of what one gave.
     """
-    watch = _watched(run)
+    watch = heard(run, _Watch)
     found: list[set[str] | None] = []
     for index in range(len(run.text)):
         if not _feeds(run, index):
@@ -112,14 +113,7 @@ def functions(run: Run) -> list[set[str] | None]:
     return found
 
 
-@once
-def _watched(run: Run) -> _Watch:
-    watch = _Watch(run)
-    with watch:
-        forward(run, token_ids(run, SHORT))
-    return watch
-
-
+@listener
 class _Watch(TorchFunctionMode):
     """Names the activation functions that are called inside the MLPs, and notes the activation modules that are."""
 

@@ -15,7 +15,7 @@ from ..schema import Fact
 from .answers import tolerance
 from .base import some
 from .extra import attentions, forward, once, token_ids
-from .support import reach
+from .prompts import reach
 from .tap import Tap
 
 FEW = 4
@@ -41,16 +41,15 @@ class Stored:
 
 @dataclass(frozen=True)
 class Caches:
-    """What a cache held after a few positions; after a prompt longer than any window; and after one token more.
+    """What a cache held after a few positions, and the name under which a model takes it back.
 
-    ``few`` is None where the model returned none, and then ``error`` names the exception it raised, if it did. The
-    longer ones are empty where the model refuses to be continued by one token. ``alike`` says of each block whether the
-    keys that its scores were made of are stored; None where the stored ones have another shape, or none were seen.
+    ``few`` is None where the model returned none, and then ``error`` names the exception it raised, if it did.
+    ``alike`` says of each block whether the keys that its scores were made of are stored; None where the stored ones
+    have another shape, or none were seen.
     """
 
     few: list[Stored] | None
-    before: list[Stored]
-    after: list[Stored]
+    name: str = ""
     error: str | None = None
     alike: list[bool | None] = field(default_factory=list)
 
@@ -61,25 +60,36 @@ CANNOT = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
 
 @once
 def caches(run: Run) -> Caches:
-    """Fills a cache in two forwards and continues the longer one by a token."""
+    """Fills a cache with a few positions."""
     tap = Tap(attentions(run))
     try:
         with tap:
             short = _returned(forward(run, token_ids(run, FEW), use_cache=True))
     except CANNOT as error:
-        return Caches(None, [], [], type(error).__name__)
+        return Caches(None, error=type(error).__name__)
     if short is None:
-        return Caches(None, [], [])
-    few = contents(short[1], len(run.text))
+        return Caches(None)
     alike = [_stored(run, short[1], index, tapped.keys) for index, tapped in enumerate(tap.blocks)]
+    return Caches(contents(short[1], len(run.text)), short[0], alike=alike)
+
+
+@once
+def continued(run: Run) -> tuple[list[Stored], list[Stored]]:
+    """What a cache holds after a prompt longer than any window, and after one token more; nothing where the model
+    refuses to be continued.
+    """
+    name = caches(run).name
     length, _ = reach(run)
-    name, cache = _returned(forward(run, token_ids(run, length), use_cache=True)) or short
+    returned = _returned(forward(run, token_ids(run, length), use_cache=True)) if name else None
+    if returned is None:
+        return [], []
+    name, cache = returned
     before = contents(cache, len(run.text))
     try:
         forward(run, token_ids(run, 1, seed=2), attention_mask=None, use_cache=True, **{name: cache})
     except CANNOT:
-        return Caches(few, [], [], alike=alike)
-    return Caches(few, before, contents(cache, len(run.text)), alike=alike)
+        return [], []
+    return before, contents(cache, len(run.text))
 
 
 def _stored(run: Run, cache: Any, index: int, used: torch.Tensor | None) -> bool | None:
@@ -183,12 +193,11 @@ def cache_facts(run: Run) -> list[Fact]:
                 statement=f"{_begin(some(where, len(found.few)))} hold a state of {state:,} bytes whatever the length.",
             )
         )
+    before, after = continued(run)
     full = [
-        index
-        for index, (one, two) in enumerate(zip(found.before, found.after, strict=True))
-        if one.size and one.size == two.size
+        index for index, (one, two) in enumerate(zip(before, after, strict=True)) if one.size and one.size == two.size
     ]
-    return [*facts, _past_windows(found, full)] if full else facts
+    return [*facts, _past_windows(before, after, full)] if full else facts
 
 
 def _begin(words: str) -> str:
@@ -212,10 +221,10 @@ def _per_token(run: Run, held: list[Stored]) -> Fact:
     )
 
 
-def _past_windows(found: Caches, full: list[int]) -> Fact:
-    growth = sum(block.size for block in found.after) - sum(block.size for block in found.before)
-    kept = " or ".join(str(count) for count in sorted({found.before[index].positions for index in full}))
-    where = some(full, len(found.before))
+def _past_windows(before: list[Stored], after: list[Stored], full: list[int]) -> Fact:
+    growth = sum(block.size for block in after) - sum(block.size for block in before)
+    kept = " or ".join(str(count) for count in sorted({before[index].positions for index in full}))
+    where = some(full, len(before))
     return Fact(
         name="kv_cache_bytes_per_token_past_window",
         label="Cache a token, past the window",

@@ -171,18 +171,22 @@ def projections(run: Run) -> Projections:
         if attention is not None:
             entering += [
                 (attention._module, rows.align),
-                (attention._module, rows.change(found.whole, times(SCALE))),
-                (attention._module, rows.change(found.nothing, times(0.0))),
-                (attention._module, rows.change(found.place, partial(_noise_at, found.at))),
+                (
+                    attention._module,
+                    rows.changes(
+                        {
+                            found.whole: times(SCALE),
+                            found.nothing: times(0.0),
+                            found.place: partial(_noise_at, found.at),
+                        }
+                    ),
+                ),
             ]
             leaving.append((attention._module, rows.keep(found.returned, index)))
             for path in own[index]:
                 module = attention._module.get_submodule(path)
-                leaving += [
-                    (module, rows.change(found.noise[path], noisy)),
-                    (module, rows.change(found.scaled[path], times(SCALE))),
-                ]
-                leaving.append((module, rows.keep(found.outputs, (index, path))))
+                changes = rows.changes({found.noise[path]: noisy, found.scaled[path]: times(SCALE)})
+                leaving += [(module, changes), (module, rows.keep(found.outputs, (index, path)))]
         for mlp in (part(envoy, host) for host in ("mlp", "mlp.shared_experts")):
             if mlp is None:
                 continue

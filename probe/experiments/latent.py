@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 
 from ..measure.run import Run
-from ..measure.trace import read_all
 from .base import Measured, Quirk, Verdict, some
-from .scores import seen
+from .prompts import prompts
 from .traced import judged
 
 FULL = 1e-4
@@ -17,34 +16,21 @@ FULL = 1e-4
 NARROW = 0.75
 """Share of the directions below which values count as narrow: a norm's centring takes one or two of them."""
 
-MOST = 1024
-"""Most tokens of the forward that tells."""
-
 
 def latent_attention(run: Run) -> Verdict:
     """The rank of a block's values over the positions of different tokens, heads side by side and equal heads once:
     clearly less than the positions, the values' width and the stream's allow means that they pass a narrower vector.
     """
-    wide = [_distinct(block.values).shape[1] for block in seen(run) if block is not None]
-    if not wide:
-        return judged(run, [None] * len(run.text), {})
-    count = min(MOST, run.model.vocab_size, 8 + min(run.model.hidden_size, max(wide)))
-    ids = torch.randperm(run.model.vocab_size, generator=torch.Generator().manual_seed(0))[None, :count]
-    ids = ids.to(run.model.device)
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    read = read_all(
-        run.model, inputs, lambda key: key.name == "attention_values" and key.host.startswith(run.text.label)
-    )
     found: list[bool | None] = [None] * len(run.text)
-    ranks: list[int] = []
-    for key, held in read.items():
-        if key.block is None or held.ndim != 4:
+    ranks, wide = [], []
+    for index, held in prompts(run).values.items():
+        if held.ndim != 4:
             continue
         values = _distinct(held)
         rank = _rank(values)
-        latent = rank < NARROW * min(*values.shape, run.model.hidden_size)
-        found[key.block] = latent or bool(found[key.block])
-        ranks += [rank] if latent else []
+        found[index] = rank < NARROW * min(*values.shape, run.model.hidden_size)
+        ranks += [rank] if found[index] else []
+        wide.append(values.shape[1])
     measured: Measured = {"rank": max(ranks), "width": max(wide)} if ranks else {}
     return judged(run, found, measured)
 

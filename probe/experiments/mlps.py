@@ -84,23 +84,24 @@ def _not_additive(module: torch.nn.Module, run: Run) -> float | None:
     parameters = dict(module.named_parameters(recurse=False))
     width = int(getattr(module, "in_features", parameters["weight"].shape[0]))
     cut = hasattr(module, "in_features")
-    rows = {name: parameter[:ROWS] if cut else parameter for name, parameter in parameters.items()}
-    weight = rows["weight"]
+    tried = {name: parameter[:ROWS] if cut else parameter for name, parameter in parameters.items()}
+    weight = tried["weight"]
     one, two = noise_like(torch.empty(2, 4, width)).to(run.dtype).to(weight.device)
     other = weight.roll(1, 0)
 
     def call(inputs: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(module, {**rows, "weight": matrix}, (inputs,)).float()
+        return torch.func.functional_call(module, {**tried, "weight": matrix}, (inputs,)).float()
 
     try:
         with torch.no_grad():
-            still, none = torch.zeros_like(one), torch.zeros_like(weight)
-            plain = call(one, weight) - call(still, weight)
-            doubled = call(2 * one, weight) - call(still, weight)
-            if _apart(doubled, 2 * plain) > ROUNDING:
+            rows = torch.cat([torch.zeros_like(one), one, two, one + two, 2 * one])
+            still, first, second, both, doubled = call(rows, weight).unflatten(0, (5, -1))
+            if _apart(doubled - still, 2 * (first - still)) > ROUNDING:
                 return None
-            in_input = _apart(call(one + two, weight) - call(two, weight), plain)
-            in_weight = _apart(call(one, weight + other) - call(one, weight), call(one, other) - call(one, none))
+            in_input = _apart(both - second, first - still)
+            in_weight = _apart(
+                call(one, weight + other) - first, call(one, other) - call(one, torch.zeros_like(weight))
+            )
     except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
         return None
     return max(in_input, in_weight)

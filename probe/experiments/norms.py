@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import SHORT, forward, once, token_ids
+from .listening import heard, listener
 from .tap import removed
 
 
@@ -77,9 +77,14 @@ def _norms(run: Run, index: int) -> Iterator[str]:
     yield from (node.norm for node in every_node(anatomy.tree) if isinstance(node, NormNode))
 
 
-@once
 def calls(run: Run) -> list[list[Call]]:
     """How each block's norms are called on a short prompt."""
+    return heard(run, _calling)
+
+
+@listener
+@contextmanager
+def _calling(run: Run) -> Iterator[list[list[Call]]]:
     found: list[list[Call]] = [[] for _ in run.text.envoys]
     with ExitStack() as stack:
         for index, envoy in enumerate(run.text.envoys):
@@ -88,8 +93,7 @@ def calls(run: Run) -> list[list[Call]]:
                     _keeping(found[index]), with_kwargs=True
                 )
                 stack.enter_context(removed(hook))
-        forward(run, token_ids(run, SHORT))
-    return found
+        yield found
 
 
 def _keeping(store: list[Call]) -> Callable[..., None]:

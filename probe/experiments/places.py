@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 
 from ..measure.rounding import digits
@@ -77,6 +79,10 @@ def position_embeddings(run: Run) -> Verdict:
     return Verdict("yes" if change > tolerance(run) else "no", measured={"change": small(run, change)})
 
 
+class _Enough(Exception):
+    """Ends a forward of which no more is needed."""
+
+
 @once
 def added_by_position(run: Run) -> float:
     """Largest difference between what enters block 0 at the last positions of one repeated token, relative to it."""
@@ -84,10 +90,10 @@ def added_by_position(run: Run) -> float:
 
     def keep(stream: torch.Tensor) -> torch.Tensor:
         held.append(stream.detach().float())
-        return stream
+        raise _Enough
 
     entering: list[tuple[torch.nn.Module, Change]] = [(run.text.envoys[0]._module, keep)]
-    with hooks(entering):
+    with suppress(_Enough), hooks(entering):
         forward(run, token_ids(run, 1).repeat(1, LENGTH))
     stream = held[0]
     axis = next((axis for axis in range(stream.ndim - 1) if stream.shape[axis] == LENGTH), stream.ndim - 2)

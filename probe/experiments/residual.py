@@ -16,30 +16,31 @@ from ..measure.run import Run
 from ..measure.sums import factors as every_factor
 from .answers import per_block
 from .base import Measured, Quirk, Verdict, some
+from .entrance import STREAM_SCALE, Entrance, entrance
 from .extra import once
-from .forwards import STREAM_SCALE, streams
 
 
 @once
 def carried(run: Run) -> list[float]:
     """For each block the share of a multiplied stream that leaves it again, before any factor on the sum."""
-    changes = streams(run)
+    changes = entrance(run)
     return [_share(changes.leaving[index], changes.entering[index]) for index in range(len(run.text))]
 
 
 def _share(out: torch.Tensor, entering: torch.Tensor) -> float:
     """Slope of what a module's output moved by on what the stream moved by, between row 0 and the multiplied row."""
-    given = (entering[1] - entering[0]).flatten()
-    return float(((out[1] - out[0]).flatten() * given).sum() / given.square().sum())
+    given = (entering[Entrance.scaled] - entering[0]).flatten()
+    return float(((out[Entrance.scaled] - out[0]).flatten() * given).sum() / given.square().sum())
 
 
 def post_ln(run: Run) -> Verdict:
     """Multiplies the stream that enters each block: after a norm on the sum nothing of that factor is left, after a
     plain add all of it. A norm of what the block takes, before it adds anything, is none on a sum.
     """
-    changes = streams(run)
+    changes = entrance(run)
     grown = [
-        float(changes.leaving[i][1].std() / changes.leaving[i][0].std().clamp_min(1e-30)) for i in range(len(run.text))
+        float(changes.leaving[i][changes.scaled].std() / changes.leaving[i][0].std().clamp_min(1e-30))
+        for i in range(len(run.text))
     ]
     measured: Measured = {"stream_times": STREAM_SCALE, "least_output_times": digits(min(grown), 3)}
     summed = [any(map(_norms_a_sum, every_node(anatomy.tree))) for anatomy in run.text.anatomy] or [True] * len(grown)
@@ -87,7 +88,7 @@ def residual_inside_module(run: Run) -> Verdict:
     """Multiplies the stream that enters each block: a child module whose return moves by the whole change holds the
     residual itself.
     """
-    changes = streams(run)
+    changes = entrance(run)
     found: list[bool | None] = []
     shares = []
     for index in range(len(run.text)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -96,17 +96,22 @@ class Rows:
         return self.part(tensor, 0).repeat(*[self.total if place == axis else 1 for place in range(tensor.ndim)])
 
     def change(self, row: int, how: Change) -> Change:
-        """Changes one row, given as ``[seq, width]`` or whatever follows the row axis, and leaves the others; indices
-        stay as they are.
+        """Changes one row, see :meth:`changes`."""
+        return self.changes({row: how})
+
+    def changes(self, each: Mapping[int, Change]) -> Change:
+        """Changes some rows, each given as ``[seq, width]`` or whatever follows the row axis, and leaves the others;
+        indices stay as they are.
         """
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_floating_point():
                 return tensor
             changed = tensor.clone()
-            target = self.part(changed, row)
-            only = target.shape[0] == 1 and tensor.ndim > 2
-            target.copy_(how(target[0])[None] if only else how(target))
+            for row, how in each.items():
+                target = self.part(changed, row)
+                only = target.shape[0] == 1 and tensor.ndim > 2
+                target.copy_(how(target[0])[None] if only else how(target))
             return changed
 
         return change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -152,6 +153,10 @@ def _centred(values: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
     return values - means[row]
 
 
+TRIED, ROUNDS = 20, 10
+"""Caps tried at once, and how often the grid narrows to what is beside the best of them."""
+
+
 def fit_cap(plain: torch.Tensor, capped: torch.Tensor) -> tuple[float, float]:
     """The cap c of ``capped = c * tanh(s * plain / c)``, and the largest error that is left, relative to ``capped``.
 
@@ -162,17 +167,15 @@ def fit_cap(plain: torch.Tensor, capped: torch.Tensor) -> tuple[float, float]:
     largest = float(capped.abs().max())
     low, high = largest * (1 + 1e-6), largest * 1e3
 
-    def error(cap: float) -> float:
-        straight = torch.atanh(capped / cap) * cap
-        scale = (straight * plain).sum() / plain.square().sum().clamp_min(1e-30)
-        return float((cap * torch.tanh(scale * plain / cap) - capped).abs().max() / largest)
+    def errors(caps: torch.Tensor) -> torch.Tensor:
+        scales = (torch.atanh(capped / caps) * caps) @ plain / plain.square().sum().clamp_min(1e-30)
+        return (caps * torch.tanh(scales[:, None] * plain / caps) - capped).abs().amax(1) / largest
 
-    best = high
-    for _ in range(8):
-        grid = torch.logspace(
-            torch.log10(torch.tensor(low)), torch.log10(torch.tensor(high)), 40, dtype=torch.float64
-        ).tolist()
-        errors = [error(cap) for cap in grid]
-        at = min(range(len(grid)), key=errors.__getitem__)
-        best, low, high = grid[at], grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)]
-    return best, error(best)
+    best, left = high, math.inf
+    for _ in range(ROUNDS):
+        grid = torch.logspace(math.log10(low), math.log10(high), TRIED, dtype=torch.float64, device=plain.device)
+        found = errors(grid[:, None])
+        at = int(found.argmin())
+        best, left = float(grid[at]), float(found[at])
+        low, high = float(grid[max(at - 1, 0)]), float(grid[min(at + 1, TRIED - 1)])
+    return best, left

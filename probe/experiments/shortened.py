@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ import torch
 from ..measure.run import Run
 from .answers import per_block
 from .base import Quirk, Verdict, some
-from .extra import SHORT, token_ids
+from .extra import SHORT
+from .listening import heard, listener
 from .tap import removed
 from .traced import accepts
 
@@ -22,16 +23,22 @@ def shortened_blocks(run: Run) -> Verdict:
     """
     if not accepts(run, "logits_to_keep"):
         return Verdict("n/a", why="The model's forward cannot be asked for the last logits only.")
-    ids = token_ids(run, SHORT)
-    sizes: dict[int, int] = {}
-    with ExitStack() as stack, torch.no_grad():
-        for index, envoy in enumerate(run.text.envoys):
-            stack.enter_context(removed(envoy._module.register_forward_hook(_sizing(sizes, index))))
-        run.model._module(input_ids=ids, attention_mask=torch.ones_like(ids), logits_to_keep=1)
+    sizes = heard(run, _measuring)
     whole = max(sizes.values(), default=0)
     short = [None if index not in sizes else sizes[index] < whole for index in range(len(run.text))]
     kept = SHORT * min(sizes.values(), default=0) // max(whole, 1)
     return per_block(short, {"prompt": SHORT, "positions_run": kept} if any(short) else {"prompt": SHORT})
+
+
+@listener
+@contextmanager
+def _measuring(run: Run) -> Iterator[dict[int, int]]:
+    """The size of what each block gives."""
+    sizes: dict[int, int] = {}
+    with ExitStack() as stack:
+        for index, envoy in enumerate(run.text.envoys):
+            stack.enter_context(removed(envoy._module.register_forward_hook(_sizing(sizes, index))))
+        yield sizes
 
 
 def _sizing(sizes: dict[int, int], index: int) -> Callable[..., None]:

@@ -8,17 +8,12 @@ from typing import Literal
 import torch
 
 from ..measure.run import Run
-from .answers import entry, explain, phrase
+from .answers import explain, phrase
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, attentions, once, token_ids
+from .extra import attentions, once
+from .prompts import prompts
 from .tap import Tap
-from .traced import MASKED, attention_hosts, attention_value, judged, visible
-
-AFFORDABLE = 1240
-"""Most positions that are run to see past a window."""
-
-WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size", "local_attention")
-"""Config entries that may name a window or chunk; they only say how long a prompt must be."""
+from .traced import MASKED, attention_value, judged
 
 Kind = Literal["full", "sliding", "chunked", "two-way", "other"]
 
@@ -51,44 +46,10 @@ def classify(visible: torch.Tensor) -> Support:
     return Support("other")
 
 
-@dataclass
-class Masks:
-    """What every query of every block may attend to: ``[heads, query, key]`` over a prompt of ``length`` positions, or
-    None.
-
-    ``other`` is the same on a prompt of other tokens of :data:`LENGTH` positions. ``unseen`` names the config's windows
-    and chunks that are longer than the longest prompt run.
-    """
-
-    visible: list[torch.Tensor | None]
-    other: list[torch.Tensor | None]
-    length: int
-    unseen: dict[str, int]
-
-
-@once
-def masks(run: Run) -> Masks:
-    """A prompt longer than any window the config names, where affordable, and one of other tokens."""
-    length, unseen = reach(run)
-    if not any(attention_hosts(run)):
-        nothing: list[torch.Tensor | None] = [None] * len(run.text)
-        return Masks(nothing, nothing, length, unseen)
-    first, other = token_ids(run, length), token_ids(run, LENGTH, seed=1)
-    return Masks(visible(run, first), visible(run, other), length, unseen)
-
-
-def reach(run: Run) -> tuple[int, dict[str, int]]:
-    """Positions of a prompt longer than the windows that the config names, and those that are longer than it."""
-    named = {name: entry(run, name) for name in WINDOWS}
-    sizes = {name: size for name, size in named.items() if isinstance(size, int) and not isinstance(size, bool)}
-    length = max([LENGTH, *(size + LENGTH for size in sizes.values() if size + LENGTH <= AFFORDABLE)])
-    return length, {name: size for name, size in sizes.items() if size >= length}
-
-
 @once
 def supports(run: Run) -> list[Support | None]:
     """The shape of every block's mask, over all its heads; None where its pattern was not read."""
-    return [None if seen is None else classify(_plain(seen.any(0))) for seen in masks(run).visible]
+    return [None if seen is None else classify(_plain(seen.any(0))) for seen in prompts(run).visible]
 
 
 def _plain(seen: torch.Tensor) -> torch.Tensor:
@@ -101,14 +62,14 @@ def _cut(run: Run, kind: Kind, names: tuple[str, ...], number: str) -> Verdict:
     sizes = sorted(
         {support.size for support in supports(run) if support and support.kind == kind and support.size is not None}
     )
-    measured: Measured = {"positions": masks(run).length}
-    unseen = next((name for name in names if name in masks(run).unseen), None)
+    measured: Measured = {"positions": prompts(run).length}
+    unseen = next((name for name in names if name in prompts(run).unseen), None)
     if sizes:
         measured[number] = sizes[0] if len(sizes) == 1 else sizes
     elif unseen is not None and any(support is not None for support in supports(run)):
         why = (
-            f"The config's {unseen} is {masks(run).unseen[unseen]}, and the longest prompt run has "
-            f"{masks(run).length} positions: within them nothing is cut off."
+            f"The config's {unseen} is {prompts(run).unseen[unseen]}, and the longest prompt run has "
+            f"{prompts(run).length} positions: within them nothing is cut off."
         )
         return Verdict("inconclusive", measured=measured, why=why)
     return judged(run, found, measured, explain(run, measured, {number: names}))
@@ -132,9 +93,9 @@ def sparse_attention(run: Run) -> Verdict:
     """
     found = [
         None if one is None or two is None else _moves(one, two)
-        for one, two in zip(masks(run).visible, masks(run).other, strict=True)
+        for one, two in zip(prompts(run).visible, prompts(run).other, strict=True)
     ]
-    return judged(run, found, {"positions": LENGTH})
+    return judged(run, found, {"positions": prompts(run).length})
 
 
 def _moves(one: torch.Tensor, two: torch.Tensor) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -92,26 +93,47 @@ def read(run: Run, inputs: Inputs, names: Sequence[str], entering: Iterable[tupl
     return found
 
 
-def visible(run: Run, ids: torch.Tensor) -> list[torch.Tensor | None]:
-    """What the queries of each block's attention may see on a prompt: ``[heads, query, key]``; None where its
-    pattern could not be read.
-    """
-    found: dict[int, torch.Tensor] = {}
+@dataclass(frozen=True)
+class Seen:
+    """What was read of the attentions on a batch of prompts.
 
-    def reader(hosts: list[tuple[Key, Host]]) -> Worker:
+    Attributes:
+        visible: for each block what its queries may see, ``[rows, heads, query, key]``; None where its pattern could
+            not be read.
+        values: by block, ``[rows, heads, seq, head_dim]``.
+    """
+
+    visible: list[torch.Tensor | None]
+    values: dict[int, torch.Tensor]
+
+
+def look(run: Run, ids: torch.Tensor) -> Seen:
+    """One forward of several prompts, ``[rows, seq]``."""
+    found: dict[int, torch.Tensor] = {}
+    held: dict[int, torch.Tensor] = {}
+
+    def seeing(hosts: list[tuple[Key, Host]]) -> Worker:
         def worker() -> None:
             for key, host in hosts:
                 values = host.standard_values()
                 scores = None
                 if "attention_scores" in values and host.refusal(values["attention_scores"]) is None:
-                    scores = host.attention_scores[0].detach().float()
-                found[key.block or 0] = seen_by(host.attention_probabilities[0].detach().float(), scores)
+                    scores = host.attention_scores.detach().float()
+                found[key.block or 0] = seen_by(host.attention_probabilities.detach().float(), scores)
 
         return worker
 
-    inputs: Inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    _forward(run, inputs, [reader(group) for group in _groups(run, ["attention_probabilities"])])
-    return [found.get(index) for index in range(len(run.text))]
+    def holding(hosts: list[tuple[Key, Host]]) -> Worker:
+        def worker() -> None:
+            for key, host in hosts:
+                held[key.block or 0] = host.attention_values.detach().float().clone()
+
+        return worker
+
+    workers = [seeing(group) for group in _groups(run, ["attention_probabilities"])]
+    workers += [holding(group) for group in _groups(run, ["attention_values"])]
+    _forward(run, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, workers)
+    return Seen([found.get(index) for index in range(len(run.text))], held)
 
 
 UNDERFLOW = -80.0
@@ -122,7 +144,7 @@ MASKED = -9e3
 
 
 def seen_by(pattern: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
-    """The keys a pattern gives a share to, with those whose share is lost in rounding: ``[heads, query, key]``."""
+    """The keys a pattern gives a share to, with those whose share is lost in rounding."""
     if scores is None or scores.shape[-2:] != pattern.shape[-2:]:
         return pattern > 0
     low = (scores > MASKED) & (scores - scores.amax(-1, keepdim=True) < UNDERFLOW)

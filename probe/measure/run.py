@@ -110,8 +110,9 @@ class Run:
             return value.float()
         return value
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype:
+        """Of the checkpoint's first floating parameter."""
         return next(p.dtype for p in self.model._module.parameters() if p.is_floating_point())
 
 

@@ -2,7 +2,8 @@
 
 Each time is a median over several runs. Records and stamps go to a temporary folder; the page is the built one.
 
-Usage: python tests/benchmarks/run.py [--family gemma4_text] [--runs 3] [--site site] [cost] [warm] [page] [all] [depth]
+Usage: python tests/benchmarks/run.py [--family gemma4_text] [--runs 3] [--site site]
+       [cost] [warm] [page] [experiments] [all] [depth]
 """
 
 from __future__ import annotations
@@ -118,6 +119,16 @@ def every(family: str, runs: int, folder: str, site: Path) -> None:
     print(f"all    {elapsed:6.1f} s elapsed for `python -m probe --all --workers 2`, which writes {count} records")
 
 
+def experiments(family: str, runs: int, folder: str, site: Path) -> None:
+    ratios = {}
+    for line in _printed(folder, "tests/benchmarks/experiments.py"):
+        name, ratio = line.split()
+        ratios[name] = float(ratio)
+    most, middle = max(ratios, key=ratios.__getitem__), statistics.median(ratios.values())
+    print(f"experiments {middle:.1f} forward passes' CPU time for all of them on a twin, at the median of ", end="")
+    print(f"{len(ratios)} families (limit 25); at most {ratios[most]:.1f} ({most})")
+
+
 def depth(family: str, runs: int, folder: str, site: Path) -> None:
     for line in _printed(folder, "tests/benchmarks/depth.py", *DEPTH):
         name, shallow, deep = line.split()
@@ -137,7 +148,7 @@ def _served(site: Path) -> Iterator[str]:
         server.shutdown()
 
 
-BENCHMARKS = {"cost": cost, "warm": warm, "page": page, "all": every, "depth": depth}
+BENCHMARKS = {"cost": cost, "warm": warm, "page": page, "experiments": experiments, "all": every, "depth": depth}
 
 
 def main() -> None:

@@ -112,6 +112,7 @@ def test_quirks_of_a_twin(family: str, name: str) -> None:
         ("qwen2_vl_text", "multimodal-rotary", [0, 1, 2], {"dimensions": [4, 6, 6]}),
         ("kimi_k2", "cached-otherwise", [0, 1, 2, 3], {"stored": ["1 x 28 for 6 x 20"]}),
         ("blt", "no-cache", None, {"raises": "AttributeError"}),
+        ("deepseek_v4", "sparse-attention", [2, 3, 5, 7], {}),  # the others compress, and choose nothing
         ("dory", "rotary-bases", None, {"base_full_attention": 1e7, "base_sliding_attention": 1e4}),
     ],
 )

@@ -1,0 +1,82 @@
+"""Two prompts of different tokens, longer than any window that can be afforded, read in one traced forward: who sees
+whom, and the values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..measure.run import Run
+from .answers import entry
+from .extra import LENGTH, once
+from .traced import Seen, attention_hosts, attention_value, look
+
+AFFORDABLE = 1240
+"""Most positions that are run to see past a window."""
+
+WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size", "local_attention")
+"""Config entries that may name a window or chunk; they only say how long a prompt must be."""
+
+MOST = 1024
+"""Most different tokens that are run to see how many directions the values have."""
+
+MULTIPLE = 8
+"""The prompts' length is a multiple of it: some attentions compress as many positions into one."""
+
+
+@dataclass
+class Prompts:
+    """What was read on two prompts of ``length`` positions.
+
+    Attributes:
+        visible: what every query of every block may attend to on the first, ``[heads, query, key]``, or None.
+        other: the same on the second, of other tokens.
+        values: by block, ``[2, heads, length, head_dim]``; a block without an attention that serves them has none.
+        unseen: the config's windows and chunks that are longer than the longest prompt run.
+    """
+
+    visible: list[torch.Tensor | None]
+    other: list[torch.Tensor | None]
+    values: dict[int, torch.Tensor]
+    length: int
+    unseen: dict[str, int]
+
+
+@once
+def prompts(run: Run) -> Prompts:
+    """One forward of both; none where no block has an attention."""
+    length, unseen = reach(run)
+    length = -(-max(length, _different(run) // 2 + 1) // MULTIPLE) * MULTIPLE
+    if not any(attention_hosts(run)):
+        nothing: list[torch.Tensor | None] = [None] * len(run.text)
+        return Prompts(nothing, nothing, {}, length, unseen)
+    found = look(run, _tokens(run, 2 * length).view(2, length))
+    return Prompts(_row(found, 0), _row(found, 1), found.values, length, unseen)
+
+
+def _row(found: Seen, row: int) -> list[torch.Tensor | None]:
+    return [None if seen is None else seen[row] for seen in found.visible]
+
+
+def reach(run: Run) -> tuple[int, dict[str, int]]:
+    """Positions of a prompt longer than the windows that the config names, and those that are longer than it."""
+    named = {name: entry(run, name) for name in WINDOWS}
+    sizes = {name: size for name, size in named.items() if isinstance(size, int) and not isinstance(size, bool)}
+    length = max([LENGTH, *(size + LENGTH for size in sizes.values() if size + LENGTH <= AFFORDABLE)])
+    return length, {name: size for name, size in sizes.items() if size >= length}
+
+
+def _different(run: Run) -> int:
+    """How many different tokens show all the directions of the widest values: some more than there are."""
+    read = [attention_value(run, index, "attention_values") for index in range(len(run.text))]
+    wide = [value.shape[1] * value.shape[-1] for value in read if value is not None]
+    return min(MOST, 8 + min(run.model.hidden_size, max(wide, default=0)))
+
+
+def _tokens(run: Run, count: int) -> torch.Tensor:
+    """Token ids without special ones, all different as far as the vocabulary goes: ``[count]``."""
+    low, high = run.model.vocab_size // 5, run.model.vocab_size * 4 // 5
+    different = low + torch.randperm(high - low, generator=torch.Generator().manual_seed(0))
+    return different.repeat(-(-count // len(different)))[:count].to(run.model.device)
