@@ -7,6 +7,7 @@ from typing import Any
 
 from ..schema import Row
 from ..standard import StandardizedTransformer
+from .shapes import block_sizes
 
 FIRST = tuple(
     (
@@ -50,10 +51,10 @@ def sizes(model: StandardizedTransformer) -> dict[str, int]:
     """The sizes the root reports, and the mixture's where there is one."""
     found = _own_sizes(model)
     for layer in model.layers:
+        own = block_sizes(layer)
         for name in ("num_experts", "top_k"):
-            value = getattr(getattr(layer, "mlp", None), name, None)
-            if isinstance(value, int):
-                found.setdefault(name, value)
+            if name in own:
+                found.setdefault(name, own[name])
     return found
 
 

@@ -84,9 +84,10 @@ def _kind(kind: str) -> Any:
 
 
 def block_sizes(envoy: Any) -> dict[str, int]:
-    """The sizes of one block, as its attention and MLP have them."""
+    """The sizes of one block, as its attention and its MLP or mixture have them."""
     found: dict[str, int] = {}
-    for host in (getattr(envoy, "self_attn", None), getattr(envoy, "mlp", None)):
+    mixtures = [child for child in envoy._children if getattr(child, "role", "") == "moe"]
+    for host in (getattr(envoy, "self_attn", None), getattr(envoy, "mlp", None), *mixtures):
         for name in SIZES:
             if host is not None and isinstance(getattr(type(host), name, None), property):
                 value = getattr(host, name)

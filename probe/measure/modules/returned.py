@@ -15,7 +15,9 @@ from ..run import Run
 from .known import Known
 
 FEW = 3
-"""A list inside a block with more members than this is one kind of module many times, as experts are."""
+"""A list inside a block with more members than this is one kind of module many times, as experts are; a list outside
+the blocks is one in any case.
+"""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def _folded(path: str, prefix: str, lists: Mapping[str, int]) -> tuple[str, bool
     native: list[str] = []
     folded = False
     for step in path.split("."):
-        long = lists.get(".".join(native), 0) > FEW and len(".".join([*native, step])) > len(prefix)
+        long = lists.get(".".join(native), 0) > (FEW if prefix else 0) and len(".".join([*native, step])) > len(prefix)
         folded = folded or long
         native.append(step)
         steps.append("{j}" if long else step)

@@ -10,8 +10,10 @@ from probe.render.catalog import Family
 from probe.render.know.subject import Subject
 from probe.render.lookups.attention import borrowing, projections
 from probe.render.lookups.modules import outputs, paths, returned
+from probe.render.lookups.norms import norms
 from probe.render.lookups.routing import routers, routing, scoring
 from probe.render.lookups.stream import hidden_states, readout, terms_of_the_sum
+from probe.render.lookups.tools import reach
 from probe.render.standing import Standing
 
 
@@ -28,8 +30,10 @@ def lookups(family: Family, standing: Standing) -> Lookups | None:
         scoring(subject),
         borrowing(subject),
         projections(subject),
+        norms(subject),
         readout(subject),
         paths(family, subject),
+        reach(subject),
     ]
     tables = [table for table in found if table]
     return Lookups(tables, standing.words()) if tables else None

@@ -1,0 +1,54 @@
+"""The table of norms: what each one's value is, whether its gain is in it, and what the gain is."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from probe.render.answers import Lookup
+from probe.render.know.subject import BLOCK, Subject, code, say
+from probe.render.text import prose
+from probe.schema import Value
+
+NORMS = ((BLOCK, "attention_norm_output"), (BLOCK, "mlp_norm_output"), ("model", "final_norm_output"))
+
+
+def norms(subject: Subject) -> Lookup | None:
+    """For each norm of the stream its value, and whether that is with the gain."""
+    values = [value for value in (subject.value(host, name) for host, name in NORMS) if value and value.hf]
+    if not values:
+        return None
+    rows = [[subject.link(value), _place(value), _included(value), _gain(subject, value)] for value in values]
+    lead = prose(
+        "A norm's output is what its module returns, gain and bias included; tools that name the quotient before "
+        "them mean another tensor. What the gain is was found by calling the norms with weights of zero and one."
+    )
+    return Lookup("l-norms", "Norms and their gain", lead, ["value", "PyTorch", "gain included", "gain"], rows)
+
+
+def _place(value: Value) -> Markup:
+    if value.hf is None:
+        return Markup("")
+    side = {"in": "input", "out": "output", "op": "operation"}[value.hf.side]
+    at = Markup(" ") + code(value.hf.element) if value.hf.side == "op" else Markup("")
+    return say("{path} {side}", path=code(value.hf.path), side=side) + at
+
+
+def _included(value: Value) -> Markup:
+    told = value.hf is not None and value.hf.side == "out"
+    return Markup("yes, it is the module's return" if told else "not told: it is no module's return")
+
+
+def _gain(subject: Subject, value: Value) -> Markup:
+    """What multiplies, as the experiments on the blocks' norms found it; nothing for the norm after the last block."""
+    if value.host != BLOCK:
+        return Markup("not examined")
+    verdicts = {e.slug: e for e in subject.record.experiments}
+    found, without = verdicts.get("gain-norm"), verdicts.get("weightless-norms")
+    parts = []
+    if without and without.verdict == "yes":
+        parts.append(say("none on {where}", where=subject.where(without.blocks)))
+    if found and found.verdict == "yes":
+        parts.append(say("`1 + weight` on {where}", where=subject.where(found.blocks)))
+    elif found and found.verdict == "no":
+        parts.append(prose("`weight`"))
+    return Markup("; ").join(parts) or prose((found.statement if found else None) or "not known")

@@ -1,0 +1,266 @@
+"""Questions that users asked in public: each is answered on every page of its kind, by a section or a command.
+
+A question names its thread, the kind of page it concerns, told from the record, and what answers it there. What is
+found of modules is asked of the pages whose record holds it; one test sees to it that either all of them do or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import pytest
+
+from probe import cli, names
+from probe.render.answers import Lookup
+from probe.render.lookups import lookups
+from probe.render.places import is_served
+from probe.render.standing import Standing
+from probe.schema import Experiment, Record, Value
+from tests.render.test_know import COMMITTED, FAMILIES
+
+
+@dataclass
+class Page:
+    """A family's page of one checkpoint, as its answers are made from it."""
+
+    family: str
+    standing: Standing
+
+    @property
+    def record(self) -> Record:
+        return self.standing.record
+
+    @property
+    def run(self) -> Record:
+        """The record that measured."""
+        return self.standing.run or self.record
+
+    @cached_property
+    def tables(self) -> dict[str, Lookup]:
+        found = lookups(FAMILIES[self.family], self.standing)
+        return {table.id: table for table in found.tables} if found else {}
+
+    def value(self, name: str) -> Value | None:
+        """The first row of a value that is served."""
+        rows = [*self.record.values, *(self.record.vision.values if self.record.vision else [])]
+        return next((row for row in rows if row.name == name and is_served(row)), None)
+
+    def quirk(self, slug: str) -> Experiment | None:
+        return next((e for e in self.record.experiments if e.slug == slug and e.verdict == "yes"), None)
+
+    def facts(self) -> set[str]:
+        return {fact.name for fact in self.run.facts}
+
+    def sums(self, name: str) -> list[str]:
+        return [i.expression for i in self.standing.identities(False) if i.name == name or i.name.startswith(name)]
+
+
+PAGES = [Page(family, page) for family, _, page in COMMITTED]
+
+Of = Callable[[Page], object]
+
+
+@dataclass(frozen=True)
+class Question:
+    """``kind``: which pages it concerns; ``where``: the section or command; ``answered``: whether a page answers."""
+
+    thread: str
+    asks: str
+    kind: Of
+    where: str
+    answered: Of
+
+
+def every(_: Page) -> bool:
+    return True
+
+
+def quirk(slug: str) -> Of:
+    return lambda page: page.quirk(slug)
+
+
+def table(name: str) -> Of:
+    return lambda page: name in page.tables
+
+
+def held(page: Page) -> bool:
+    """Whether the page's record holds what modules return and hold."""
+    return bool(page.record.returned)
+
+
+def mixture(page: Page) -> bool:
+    return page.value("router_logits") is not None
+
+
+def several(page: Page) -> bool:
+    return len(set(page.record.layer_types)) > 1
+
+
+def _pattern_told(page: Page) -> bool:
+    row = page.value("attention_probabilities")
+    return row is not None and "eager" in (row.reason or "") and row.needs == "eager"
+
+
+def _kernels_told(page: Page) -> bool:
+    return bool(page.facts() & {"takes_sdpa", "not_measured_kernels"}) or {"eager_sdpa"} <= page.facts()
+
+
+def _middle_refused(page: Page) -> bool:
+    parallel = page.quirk("parallel-blocks")
+    rows = [row for row in page.record.values if row.name == "layer_mid" and row.host == "model.layers[i]"]
+    own = {block for row in rows if is_served(row) for block in row.blocks or ()}
+    return parallel is not None and not own & set(parallel.blocks or ()) and bool(page.sums("block sum"))
+
+
+def _terms_apart(page: Page) -> bool:
+    """Whether each contribution has its module and what is added in its place, with the sum evaluated."""
+    return all(row[1] and row[2] for row in page.tables["l-terms"].rows) and bool(page.sums("block sum"))
+
+
+def _states_told(page: Page) -> bool:
+    return "l-hidden-states" in page.tables or "hidden_states" in page.facts()
+
+
+def _final_norm_told(page: Page) -> bool:
+    none = any(fact.name == "hidden_states" and fact.value == 0 for fact in page.run.facts)
+    return none or "last_hidden_state_is_normed" in page.facts()
+
+
+def _scale_told(page: Page) -> bool:
+    found = page.quirk("scaled-logits") or page.quirk("softcapped-logits")
+    lead = page.tables["l-readout"].lead if "l-readout" in page.tables else ""
+    separate = page.value("lm_head_output") and page.value("logits")
+    return bool(found and separate) and (found.label in lead if lead else True)  # type: ignore[union-attr]
+
+
+def _heads_apart(page: Page) -> bool:
+    """Whether fewer heads of keys than of queries are told, each with its part; or why they are not."""
+    found = [weight for weight in page.record.weights if weight.layout or weight.counts]
+    queries = max((weight.counts.get("attention_queries", 0) for weight in found), default=0)
+    keys = [weight.counts["attention_keys"] for weight in found if "attention_keys" in weight.counts]
+    unknown = [weight for weight in page.record.weights if not weight.layout]
+    return all(count < queries for count in keys) and bool(keys or all(weight.statement for weight in unknown))
+
+
+def _blocks_told(page: Page) -> bool:
+    record = page.record
+    return len(record.blocks) == len(record.layer_types) and {record.shapes[s].layer_type for s in record.blocks} != {
+        None
+    }
+
+
+def _logits_told(page: Page) -> bool:
+    flags = {row.flag for row in page.run.outputs}
+    return "output_router_logits" in flags and page.value("router_logits") is not None and "l-scoring" in page.tables
+
+
+def _router_told(page: Page) -> bool:
+    sizes = {name for shape in page.record.shapes for name in shape.sizes}
+    return "l-router" in page.tables and ({"num_experts", "top_k"} <= sizes or not held(page))
+
+
+def _sinks_told(page: Page) -> bool:
+    return any("sink" in text for text in page.sums("pattern"))
+
+
+def _image_told(page: Page) -> bool:
+    wanted = ("image_token_mask", "patch_embeddings", "tower_output", "image_features")
+    return all(page.value(name) for name in wanted) and page.record.vision is not None and bool(page.record.vision.rows)
+
+
+def _states_at_every_token(page: Page) -> bool:
+    rows = [row for row in page.record.values if row.name == "token_states"]
+    return any(is_served(row) or row.reason for row in rows)
+
+
+def _paths_given(page: Page) -> bool:
+    return all(row.hf is not None or row.reason for row in page.record.values if is_served(row))
+
+
+QUESTIONS = (
+    Question(
+        "transformers#31990", "the pattern during generate",
+        lambda page: (row := page.value("attention_probabilities")) and row.needs, "its row; read --attn sdpa",
+        _pattern_told,
+    ),
+    Question("transformers#32086", "eager against sdpa, with padding", every, "facts", _kernels_told),
+    Question("LLaVA#1182", "attention on image tokens", lambda p: p.record.vision, "rows of the tower", _image_told),
+    Question("jax#30964", "rows that do not sum to one", quirk("attention-sink"), "identities", _sinks_told),
+    Question(
+        "TransformerLens#923", "where hook_resid_mid is", quirk("parallel-blocks"), "read layer_mid", _middle_refused
+    ),
+    Question("nnterp#51", "outputs that hold the residual", quirk("residual-inside-module"), "l-terms", _terms_apart),
+    Question("TransformerLens#1648", "output against contribution", table("l-terms"), "l-terms", _terms_apart),
+    Question("TransformerLens#650", "resid_mid among four norms", quirk("sandwich-norms"), "rows", every),
+    Question(
+        "TransformerLens#657", "the norm's output with its gain", lambda page: page.value("attention_norm_output"),
+        "l-norms", table("l-norms"),
+    ),
+    Question("sparsify#16", "which layer hidden_states[24] is", every, "l-hidden-states, facts", _states_told),
+    Question("transformers#13461", "is the last one normed", every, "facts", _final_norm_told),
+    Question("TransformerLens#828", "the lens on the last layer", every, "l-readout", table("l-readout")),
+    Question("TransformerLens PR#1727", "where logits are scaled", quirk("scaled-logits"), "l-readout", _scale_told),
+    Question("baukit#7", "the paths of modules", every, "rows, l-paths", _paths_given),
+    Question("EasyEdit#670", "tuple or tensor", held, "l-returns", table("l-returns")),
+    Question("nnterp PR#58", "under which versions", every, "provenance; check", lambda p: p.standing.versions()),
+    Question(
+        "TransformerLens#1553", "fewer heads of keys", lambda page: page.record.weights and page.quirk("grouped-query"),
+        "l-projections", _heads_apart,
+    ),
+    Question("llama-models#312", "which blocks are of which kind", several, "strip", _blocks_told),
+    Question("pmetal#31", "borrowed keys and values", quirk("borrowed-kv"), "l-borrowing", table("l-borrowing")),
+    Question(
+        "transformers#48911", "router logits", lambda page: mixture(page) and page.run.outputs, "l-outputs, l-scoring",
+        _logits_told,
+    ),
+    Question("GPT-OSS-MoE-ExpertFingerprinting#1", "the router's tuple", mixture, "l-router", _router_told),
+    Question("Qwen3-VL#2105", "features of patches", lambda page: page.record.vision, "rows", _image_told),
+    Question("TransformerLens#867", "which tool reaches what", lambda p: p.record.vision, "l-tools", table("l-tools")),
+    Question(
+        "mamba#518", "states at every position",
+        lambda page: any(row.name == "state_out" and is_served(row) for row in page.record.values), "its row",
+        _states_at_every_token,
+    ),
+)  # fmt: skip
+
+NO_COLUMN = "a row's missing share is told, but its pattern is no softmax with one column more, so no sum was evaluated"
+UNANSWERED: dict[tuple[str, str], str] = {
+    ("jax#30964", "inkling2_text"): NO_COLUMN,
+    ("jax#30964", "inkling2_loop_text"): NO_COLUMN,
+}
+"""Thread and family of what a page cannot answer, with the reason; one that is answered after all fails."""
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=[q.thread for q in QUESTIONS])
+def test_a_question_is_answered_on_every_page_of_its_kind(question: Question) -> None:
+    concerned = [page for page in PAGES if question.kind(page)]
+    assert concerned or not any(map(held, PAGES)), f"no page is of the kind that {question.thread} asks about"
+    silent = {f"{p.family}/{p.record.checkpoint.id}" for p in concerned if not question.answered(p)}
+    excused = {name for name in silent if (question.thread, name.partition("/")[0]) in UNANSWERED}
+    assert silent - excused == set()
+    assert {f for thread, f in UNANSWERED if thread == question.thread} == {name.partition("/")[0] for name in excused}
+
+
+def test_what_modules_hold_is_in_every_record_or_in_none() -> None:
+    without = [f"{family}/{slug}" for family, slug, page in COMMITTED if not page.record.returned]
+    assert len(without) in (0, len(COMMITTED)), without[:5]
+
+
+def test_read_under_sdpa_refuses_with_the_rows_own_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["read", "llama", "attention_probabilities", "--attn", "sdpa"]) == 4
+    (page,) = [page for family, slug, page in COMMITTED if (family, slug) == ("llama", "tiny")]
+    (row,) = [row for row in page.record.values if row.name == "attention_probabilities"]
+    assert row.reason and row.reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "value"), [("hook_mlp_in", "mlp_input"), ("hook_attn_in", "attention_norm_output")])
+def test_the_same_name_for_another_tensor_is_marked(name: str, value: str) -> None:
+    (found,) = [each for each in names.of(value) if each.name.endswith(f".{name}")]
+    assert found.differs and (first := names.standard(name)) and first.value == value
+
+
+def test_names_are_of_values_that_there_are() -> None:
+    known = {row.name for _, _, page in COMMITTED for row in page.record.values}
+    assert {name.value for name in names.NAMES} <= known and {name.tool for name in names.NAMES} == set(names.SOURCES)
