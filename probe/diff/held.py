@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from probe.diff.numbers import cells, same_cells
 from probe.diff.rows import Kind, Row
 from probe.diff.words import blocks_or_all, code, counted, shown
 
@@ -30,24 +31,34 @@ def _weight_facts(row: Row) -> Row:
 
 
 def _picture_facts(row: Row) -> Row:
-    facts: Row = {name: row.get(name) for name in ("kind", "quirks", "axes", "ticks", "grid")}
-    return {"in blocks": row.get("blocks"), **facts, **{f"series {code(n)}": s for n, s in row["series"].items()}}
+    facts: Row = {name: row.get(name) for name in ("kind", "quirks", "axes", "ticks", "step", "marked")}
+    lines = {f"series {code(series['name'])}": series["numbers"] for series in row.get("series") or []}
+    return {"in blocks": row.get("blocks"), "cells": row.get("rows"), **facts, **lines}
+
+
+def _cells(before: Row, after: Row) -> bool:
+    return same_cells(before.get("rows") or [], after.get("rows") or [])
+
+
+def _filled(rows: Any) -> str:
+    """Many cells by what they come to."""
+    added = sum(int(number) for row in rows or [] for number in cells(row) if number.isdecimal())
+    return f"{counted(len(rows or []), 'row')} of cells, {added} in all"
 
 
 def _numbers(value: Any) -> str:
     """Many numbers by what they come to."""
-    rows = value if value and isinstance(value[0], list) else [value or []]
-    numbers = [number for row in rows for number in row if number is not None]
+    numbers = [number for number in value or [] if number is not None]
     if not numbers:
         return "no number"
     return f"{counted(len(numbers), 'number')} from {min(numbers):g} to {max(numbers):g}, {sum(numbers):.6g} in all"
 
 
 class _Written(dict[str, Any]):
-    """How a picture's facts are written: its grid and its series by what their numbers come to."""
+    """How a picture's facts are written: its series by what their numbers come to."""
 
     def get(self, name: str, default: Any = None) -> Any:
-        return _numbers if name == "grid" or name.startswith("series ") else super().get(name, default)
+        return _numbers if name.startswith("series ") else super().get(name, default)
 
 
 WEIGHTS = Kind(
@@ -82,5 +93,6 @@ PICTURES = Kind(
     lambda row: f"of {row['kind']}",
     _picture_facts,
     lambda row: {name: row.get(name) for name in ("label", "statement")},
-    written=_Written({"in blocks": blocks_or_all}),
+    {"cells": _cells},
+    _Written({"in blocks": blocks_or_all, "cells": _filled}),
 )

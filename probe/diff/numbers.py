@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 RELATIVE = 5e-3
@@ -40,6 +41,27 @@ def same(before: Any, after: Any) -> bool:
         return True
     whole = float(before).is_integer() and float(after).is_integer()
     return not whole and apart <= 1.01 * min(_step(before), _step(after))
+
+
+def same_cells(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Whether the rows of two pictures' cells say the same.
+
+    Shares in percent may differ by one. Of cells that are 0 or 1 one in a hundred may differ, as what fades crosses its
+    threshold a position earlier or later on another machine.
+    """
+    one, other = ([cells(row) for row in rows] for rows in (before, after))
+    pairs = [pair for rows in zip(one, other, strict=False) for pair in zip(*rows, strict=False)]
+    if list(map(len, one)) != list(map(len, other)) or not all(map(str.isdecimal, (c for pair in pairs for c in pair))):
+        return [*before] == [*after]
+    apart = [abs(int(a) - int(b)) for a, b in pairs]
+    if any(" " in row for row in before):
+        return max(apart, default=0) <= 1
+    return sum(apart) * 100 <= len(apart)
+
+
+def cells(row: str) -> list[str]:
+    """The cells of a row: apart by spaces, or a character each."""
+    return row.split() if " " in row else list(row)
 
 
 def neighbours(before: float, after: float) -> bool:

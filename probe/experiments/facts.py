@@ -37,11 +37,11 @@ def facts(run: Run) -> list[Fact]:
         except Exception as error:
             if os.environ.get(STRICT):
                 raise
-            found.append(_not_measured(label, error))
+            found.append(not_measured(label, error))
     return found
 
 
-def _not_measured(label: str, error: Exception) -> Fact:
+def not_measured(label: str, error: Exception) -> Fact:
     return Fact(
         name=f"not_measured_{label.replace(' ', '_')}",
         label=f"Not measured: {label}",

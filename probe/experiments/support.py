@@ -49,10 +49,10 @@ def classify(visible: torch.Tensor) -> Support:
 @once
 def supports(run: Run) -> list[Support | None]:
     """The shape of every block's mask, over all its heads; None where its pattern was not read."""
-    return [None if seen is None else classify(_plain(seen.any(0))) for seen in prompts(run).visible]
+    return [None if seen is None else classify(plain(seen.any(0))) for seen in prompts(run).visible]
 
 
-def _plain(seen: torch.Tensor) -> torch.Tensor:
+def plain(seen: torch.Tensor) -> torch.Tensor:
     """The part of a mask over the keys that are positions: those after them are no tokens' own."""
     return seen[:, : seen.shape[0]]
 

@@ -7,15 +7,16 @@ kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from .. import experiments
 from ..checkpoints import load, targets
 from ..derive import contradictions
 from ..errors import ProbeError
+from ..experiments import pictures
 from ..experiments.facts import facts
-from ..schema import Experiment, Fact, Identity, Shape
+from ..schema import Experiment, Fact, Identity, Picture, Shape
 from ..standard import StandardizedTransformer
 from . import values
 from .collect import all_identities
@@ -38,6 +39,7 @@ class Half:
     blocks: list[int]
     identities: list[Identity]
     experiments: list[Experiment]
+    pictures: list[Picture] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,18 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
     say("running the experiments", 0.7)
     text_experiments, vision_experiments = experiments.run_all(run)
     say("measuring facts", 0.9)
-    text = Half(*shapes(run, run.text, model.layer_types), text_identities, text_experiments)
+    drawn, undrawn = pictures.draw_all(run, text_experiments)
+    text = Half(*shapes(run, run.text, model.layer_types), text_identities, text_experiments, drawn)
     vision = None
     if run.vision is not None:
         vision = Half(
-            *shapes(run, run.vision, ["full_attention"] * len(run.vision)), vision_identities, vision_experiments
+            *shapes(run, run.vision, ["full_attention"] * len(run.vision)),
+            vision_identities,
+            vision_experiments,
+            pictures.draw_tower(run),
         )
     measured = values.Measured(reasons, run.readings, effects, held=held)
-    return Findings(run, measured, text, vision, [*facts(run), *map(_unkept, unusual)], examine(run))
+    return Findings(run, measured, text, vision, [*facts(run), *undrawn, *map(_unkept, unusual)], examine(run))
 
 
 CORE = frozenset({"block sum", "call", "next token"})

@@ -115,6 +115,7 @@ def _record(
         values=rows,
         identities=text.identities,
         experiments=text.experiments,
+        pictures=text.pictures,
         facts=facts,
         weights=weight_rows(modules.weights),
         returned=modules.returned,
@@ -147,6 +148,7 @@ def _vision(model: StandardizedTransformer, described: Any, half: Half, rows: li
         values=rows,
         identities=half.identities,
         experiments=half.experiments,
+        pictures=half.pictures,
     )
 
 

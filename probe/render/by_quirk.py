@@ -7,18 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from probe.render import overviews as o
 from probe.render.catalog import Family, Stored
 from probe.render.methods import Method, methods
 from probe.render.notes import source, to_html
+from probe.render.pictures.draw import svg
+from probe.render.pictures.views import small
 from probe.render.text import figure, plural, quirk_id, quirk_url, some_blocks, words
-from probe.schema import Experiment
+from probe.schema import Experiment, Picture, Record, Vision
 
 UP = "../../"
 """From a quirk's page to the site's root."""
 
 COLUMNS = 6
 """Measured numbers that the table shows; what fewest families have is left out beyond that."""
+
+DRAWINGS = 6
+"""Families whose pictures stand side by side."""
 
 PARTS = (("text", "In the text model"), ("vision", "In the vision encoder"))
 ORDER = ("yes", "inconclusive", "no", "n/a")
@@ -31,8 +38,19 @@ class Finding:
     family: Family
     stored: Stored
     experiment: Experiment
-    blocks: int
+    part: Record | Vision | None
     vision: bool
+
+    @property
+    def blocks(self) -> int:
+        return len(self.part.blocks) if self.part else 0
+
+    def shown_by(self, picture: Picture) -> bool:
+        """Whether a picture shows the quirk: it is on its card, and of a block that the quirk holds on."""
+        holds = self.experiment.blocks
+        return self.experiment.slug in picture.quirks and (
+            holds is None or picture.blocks is None or bool({*holds} & {*picture.blocks})
+        )
 
 
 Findings = dict[tuple[str, str], list[Finding]]
@@ -46,7 +64,7 @@ def findings(families: Iterable[Family]) -> Findings:
             for about, _ in PARTS:
                 part = stored.record if about == "text" else stored.record.vision
                 for experiment in part.experiments if part else []:
-                    finding = Finding(family, stored, experiment, len(part.blocks) if part else 0, about != "text")
+                    finding = Finding(family, stored, experiment, part, about != "text")
                     found.setdefault((experiment.slug, about), []).append(finding)
     return found
 
@@ -116,9 +134,27 @@ def _part(title: str, method: Method | None, found: Sequence[Finding], families:
         function=f"{method.module}.{method.function}" if method else "",
         columns=[words(key) for key in columns],
         rows=list(_rows(yes, columns, runs)),
+        drawings=list(_drawings(yes)),
         undecided=[(_link(f), f.experiment.statement or "") for f in undecided.values()],
         summary="; ".join(filter(None, said)) + ".",
     )
+
+
+def _drawings(yes: Sequence[Finding]) -> Iterator[Markup]:
+    """One picture each of a few families, of those that do not look the same."""
+    looks: set[str] = set()
+    families: set[str] = set()
+    for finding in yes:
+        part = finding.part
+        picture = next(filter(finding.shown_by, part.pictures), None) if part else None
+        if picture is None or finding.family.name in families or (look := svg(picture, "")) in looks:
+            continue
+        looks.add(look)
+        families.add(finding.family.name)
+        link = _link(finding)
+        yield small(link.text, link.url, picture, finding.blocks)
+        if len(looks) == DRAWINGS:
+            return
 
 
 def _link(finding: Finding) -> o.Link:

@@ -12,7 +12,9 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Chip:
-    """A quirk that holds. ``measured``: (name, figure) pairs; ``run``: what stands behind it; ``url``: its page."""
+    """A quirk that holds. ``measured``: (name, figure) pairs; ``run``: what stands behind it; ``url``: its page;
+    ``pictures``: the drawings of its card.
+    """
 
     id: str
     label: str
@@ -21,6 +23,7 @@ class Chip:
     measured: list[tuple[str, str]]
     run: str
     url: str
+    pictures: list[Markup]
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,7 @@ class VisionSection:
     facts: list[tuple[str, str]]
     figure: Markup
     chips: list[Chip]
+    drawings: list[Markup]
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,33 @@ class FactRow:
     value: str
     unit: str
     statement: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture.
+
+    ``family`` and ``url``: whose it is, beside others'; ``twin``: whose run it shows, where not the checkpoint's;
+    ``key``: (look, name) of each series; ``numbers``: (name, figures) of each; ``marked``: what its coloured stretches
+    are.
+    """
+
+    kind: str
+    svg: Markup
+    family: str
+    url: str
+    label: str
+    where: str
+    twin: str
+    key: list[tuple[str, str]]
+    numbers: list[tuple[str, str]]
+    marked: list[str]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    drawings: list[Markup]
+    standing: str
 
 
 @dataclass(frozen=True)

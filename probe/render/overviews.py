@@ -177,6 +177,7 @@ class QuirkPart:
     function: str
     columns: list[str]
     rows: list[QuirkRow]
+    drawings: list[Markup]
     undecided: list[tuple[Link, str]]
     summary: str
 

@@ -76,6 +76,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
         lookups(family, standing),
         sections.identities(standing),
         sections.experiments(standing),
+        sections.pictures(standing),
         sections.facts(standing, link),
         c.Printout(record.checkpoint.id, unindexed(printout(record))) if record.printout else None,
         sections.config_cards(record),

@@ -13,18 +13,20 @@ from probe.render import context as c
 from probe.render.catalog import Family, Stored
 from probe.render.figures import linked
 from probe.render.notes import note, source, to_html
+from probe.render.pictures.views import on_card, on_no_card
 from probe.render.second import second
 from probe.render.standing import KIND_WORDS, Standing, error_text
 from probe.render.text import figure, parameters, quirk_id, quirk_url, some_blocks, words
-from probe.schema import Experiment, Record, Row
+from probe.schema import Record, Row, Vision
 
 Link = Callable[[str], str]
 Verdict = Literal["yes", "no", "n/a", "inconclusive"]
 TITLES = {"tiny": "tiny twin", "config": "built from config", "weights": "weights run", "missing": "no record"}
 
 
-def chips(experiments: Sequence[Experiment], total: int, standing: Standing, vision: bool = False) -> list[c.Chip]:
-    """The quirks that hold."""
+def chips(standing: Standing, part: Record | Vision) -> list[c.Chip]:
+    """The quirks that hold, of the text model or of the vision encoder."""
+    total, vision = len(part.blocks), part is not standing.record
     return [
         c.Chip(
             quirk_id(e.slug, vision),
@@ -37,8 +39,9 @@ def chips(experiments: Sequence[Experiment], total: int, standing: Standing, vis
             ],
             standing.words(),
             standing.up + quirk_url(e.slug),
+            on_card(standing, e.slug, vision),
         )
-        for e in experiments
+        for e in part.experiments
         if e.verdict == "yes"
     ]
 
@@ -69,7 +72,7 @@ def hero(standing: Standing, link: Link, page: str) -> c.Hero:
         twin=standing.twin_id,
         twin_url=_twin_url(standing, link),
         facts=facts,
-        chips=chips(record.experiments, len(record.blocks), standing),
+        chips=chips(standing, record),
         compare_url=link(f"compare/?a={page.rstrip('/')}"),
     )
 
@@ -103,9 +106,14 @@ def vision(standing: Standing, drawn: Markup) -> c.VisionSection | None:
         ("masking", part.masking),
         ("final norm", part.final_norm),
     ]
-    return c.VisionSection(
-        part.title, part.module, facts, drawn, chips(part.experiments, len(part.blocks), standing, True)
-    )
+    drawings = on_no_card(standing, vision=True)
+    return c.VisionSection(part.title, part.module, facts, drawn, chips(standing, part), drawings)
+
+
+def pictures(standing: Standing) -> c.Pictures | None:
+    """The pictures that stand on no card; None where there are none."""
+    drawings = on_no_card(standing)
+    return c.Pictures(drawings, standing.words()) if drawings else None
 
 
 def identities(standing: Standing) -> c.Identities:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .modules import Element, Entries, Output, Returned, Weight
 from .part import Part, Scalar
-from .pictures import Picture
+from .pictures import Picture, Series
 from .record import (
     SCHEMA_VERSION,
     About,
@@ -59,6 +59,7 @@ __all__ = [
     "Returned",
     "Row",
     "Scalar",
+    "Series",
     "Shape",
     "Sublayer",
     "Value",

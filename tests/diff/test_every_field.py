@@ -28,8 +28,9 @@ def record(measured: str) -> Record:
     made: Record = json.loads(measured)
     made["pictures"] = [
         schema.Picture(
-            name="mask", kind="mask", label="Mask", quirks=["x"], blocks=[0], axes=["key"], series={"a": [1.0, 2.5]},
-            grid=[[0.0, 1.0], [1.0, 1.0]], ticks=["0", "1"], statement="A triangle.",
+            name="mask", kind="mask", label="Mask", quirks=["x"], blocks=[0], axes=["key"],
+            series=[schema.Series(name="a", numbers=[1.0, 2.5])], rows=["10", "11"], step=1, marked={"image": [0, 1]},
+            ticks=["0", "1"], statement="A triangle.",
         ).model_dump()
     ]  # fmt: skip
     made["weights"] = [

@@ -30,6 +30,7 @@ LIGHT = set(
     " colorama dateutil ghp_import htmlparser idna jinja2 markdown markupsafe material mergedeep mkdocs"
     " mkdocs_get_deps packaging paginate pathspec platformdirs probe pydantic pydantic_core pygments pymdownx"
     " requests six soupsieve typing_extensions typing_inspection urllib3 watchdog yaml yaml_env_tag".split()
+    + "PIL contourpy cycler fontTools kiwisolver matplotlib mpl_toolkits numpy pyparsing".split()
 )
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 

@@ -1,0 +1,45 @@
+"""How the series of a picture look: a role's colour each, and what tells two of one colour apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from probe.schema import Picture
+
+ROLES = ("attention", "mlp", "mixture", "norm", "vision", "mark")
+NAMED = (
+    ("per_layer", "mark"),
+    ("branch", "mark"),
+    ("layer_output", "stream"),
+    ("attention_output", "attention"),
+    ("mlp_output", "mlp"),
+)
+"""What a value's name holds, and the role of what it shows."""
+FORMS = ("", "dashed", "dotted")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A series: its label, the role that colours it, and the form of its line or of its dots (empty: the plain one)."""
+
+    label: str
+    role: str
+    form: str
+
+    @property
+    def classes(self) -> str:
+        return f"r-{self.role} {self.form}".strip()
+
+
+def looks(picture: Picture) -> list[Look]:
+    """The looks of a picture's series, in their order."""
+    labels = [series.name for series in picture.series]
+    if picture.kind == "growth":
+        roles = [next((role for part, role in NAMED if part in label), "plain") for label in labels]
+        forms = [FORMS[roles[:i].count(role) % len(FORMS)] for i, role in enumerate(roles)]
+        return [Look(*each) for each in zip(labels, roles, forms, strict=True)]
+    if picture.kind == "load":
+        return [Look(label, "mixture", "") for label in labels]
+    if picture.kind in ("rotary", "slopes"):
+        return [Look(label, ROLES[i % len(ROLES)], "hollow" if i % 2 else "") for i, label in enumerate(labels)]
+    return [Look(label, ROLES[-1 - i % len(ROLES)], FORMS[i % len(FORMS)]) for i, label in enumerate(labels)]
