@@ -43,7 +43,7 @@ def patching(found: Namespace, checkpoint: str) -> Drawing:
     ticks = [a if a == b else f"{a}/{b}" for a, b in zip(here, there, strict=True)]
     best = recovery.argmax(-1).tolist()
     subject = max(position for position, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
-    leaves = next(block for block, position in enumerate(best) if position != subject)
+    leaves = next(block for block, position in enumerate(best) if position > subject)
     first, second = (model.tokenizer.decode([int(found[name])]).strip() for name in ("first", "second"))
     return Drawing(
         checkpoint=checkpoint,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from probe import jobs
@@ -48,8 +48,11 @@ def follow(pattern: Pattern, subject: Subject, text: str | None = None) -> tuple
     ), namespace
 
 
-def measure(say: Say) -> GuideResults:
-    """Run every page on every subject; real weights, which take minutes, come last.
+def measure(say: Say, kept: GuideResults | None = None) -> GuideResults:
+    """Run every page on every subject; real weights take minutes.
+
+    Args:
+        kept: results of before; a page whose code, subjects and versions are the same keeps its own.
 
     Raises:
         ProbeError: the packages with real weights are not installed.
@@ -60,8 +63,11 @@ def measure(say: Say) -> GuideResults:
             "the `real` extra, as the README says."
         )
     subjects = [*SUBJECTS, *REAL]
-    found: dict[str, PatternResults] = {}
+    ran = provenance(model(REAL[0]))
+    found = current(kept, subjects) if kept and kept.provenance == ran else {}
     for place, pattern in enumerate(PATTERNS):
+        if pattern.slug in found:
+            continue
         outcomes, drawings = [], []
         for index, subject in enumerate(subjects):
             jobs.set_threads("weights" if subject.real else "tiny")
@@ -71,7 +77,19 @@ def measure(say: Say) -> GuideResults:
             if subject.real:
                 drawings.append(DRAWINGS[pattern.slug](namespace, subject.checkpoint))
         found[pattern.slug] = PatternResults(code=pattern.digest(), outcomes=outcomes, drawings=drawings)
-    return GuideResults(provenance=provenance(model(REAL[0])), patterns=found)
+    return GuideResults(provenance=ran, patterns=found)
+
+
+def current(kept: GuideResults, subjects: Sequence[Subject]) -> dict[str, PatternResults]:
+    """The pages whose results are of their code and of these subjects."""
+    wanted = [(subject.family, subject.checkpoint) for subject in subjects]
+    return {
+        pattern.slug: mine
+        for pattern in PATTERNS
+        if (mine := kept.patterns.get(pattern.slug)) is not None
+        and mine.code == pattern.digest()
+        and [(outcome.family, outcome.checkpoint) for outcome in mine.outcomes] == wanted
+    }
 
 
 def _number(value: Any) -> float | None:

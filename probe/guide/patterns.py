@@ -14,6 +14,7 @@ FOLDER = ROOT / "site_src" / "guide"
 SUBJECTS = {
     Subject("llama", "tiny"): "dense, a norm before each sublayer",
     Subject("cohere", "tiny"): "attention and MLP in parallel, scaled logits",
+    Subject("falcon", "tiny"): "attention and MLP in parallel, added in place",
     Subject("bloom", "tiny"): "modules that add the stream themselves, norms with biases",
     Subject("gemma2", "tiny"): "a norm before and after each sublayer, softcaps",
     Subject("gemma4_text", "tiny"): "scaled sums, inputs for every block, borrowed keys and values",

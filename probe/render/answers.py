@@ -11,10 +11,11 @@ from probe.render.know import Topic
 
 @dataclass(frozen=True)
 class Know:
-    """``standing``: the run behind the sentences."""
+    """``standing``: the run behind the sentences. ``guide``: the guide's address."""
 
     topics: list[Topic]
     standing: str
+    guide: str
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
 
     vision = sections.vision(standing, unindexed(figure_of(standing, True))) if record.vision else None
     contexts = [
-        Know(what_to_know(standing), standing.words()),
+        Know(what_to_know(standing), standing.words(), link("guide/")),
         vision,
         c.Values([*tables(standing, False), *tables(standing, True)], setup(record)),
         lookups(family, standing),

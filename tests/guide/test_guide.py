@@ -9,6 +9,7 @@ import pytest
 
 from probe.checkpoints import real
 from probe.guide import results
+from probe.guide.measure import current
 from probe.guide.patterns import FOLDER, PATTERNS, REAL, SUBJECTS, Pattern
 from probe.render.references import resolved
 from probe.schema.guide import Outcome
@@ -74,6 +75,15 @@ def test_what_a_page_shows_is_of_its_code_as_it_is(pattern: Pattern) -> None:
     assert [Subject(each.family, each.checkpoint) for each in shown.outcomes] == [*SUBJECTS, *REAL]
     assert {drawing.checkpoint for drawing in shown.drawings} == {subject.checkpoint for subject in REAL}
     assert len([each for each in shown.outcomes if each.reason is None]) >= 5
+
+
+def test_only_a_page_whose_code_or_subjects_changed_runs_again() -> None:
+    subjects = [*SUBJECTS, *REAL]
+    assert set(current(SHOWN, subjects)) == {pattern.slug for pattern in PATTERNS}
+    older = SHOWN.patterns["steering"].model_copy(update={"code": "another"})
+    changed = SHOWN.model_copy(update={"patterns": SHOWN.patterns | {"steering": older}})
+    assert set(current(SHOWN, subjects)) - set(current(changed, subjects)) == {"steering"}
+    assert current(SHOWN, subjects[1:]) == {}
 
 
 @each_pattern

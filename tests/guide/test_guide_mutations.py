@@ -29,7 +29,7 @@ MUTATIONS = {
     "the two prompts swapped": ("activation-patching", "llama", "tracer.invoke(other)", "tracer.invoke(clean)"),
     "a patch said to move nothing after it": (
         "activation-patching", "llama",
-        "(new[:, :position], old[:, :position]", "(new[:, position:], old[:, position:]",
+        "(new[:, :at], old[:, :at]", "(new[:, at:], old[:, at:]",
     ),
     "a neighbouring head's term": (
         "head-ablation", "llama",
@@ -55,8 +55,11 @@ MUTATIONS = {
         "contributions", "gemma4_text", "later = later * sums[block].stream", "later = 1.0",
     ),
     "the module's return taken for the contribution": (
-        "contributions", "olmo2", "[layer.get(term.value) for term in each.terms] for",
-        "[layer.self_attn.output[0], layer.mlp.output] for",
+        "contributions", "olmo2", "[layer.get(term.value).clone() for term in each.terms]",
+        "[layer.self_attn.output[0], layer.mlp.output]",
+    ),
+    "what a later add has changed": (
+        "contributions", "falcon", "layer.get(term.value).clone()", "layer.get(term.value)",
     ),
     "another stream's scale held": ("contributions", "llama", "last[0, two])", "entered[0, two])"),
 }  # fmt: skip
