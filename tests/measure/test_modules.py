@@ -17,6 +17,7 @@ from probe.measure.modules.layout import Layout, Run, layout
 from probe.measure.modules.sized import _readings
 from probe.measure.run import Run as Measured
 from probe.measure.run import measure
+from probe.measure.trace import read_all
 from probe.schema import Output, Returned, Weight
 
 HEADED = [
@@ -93,6 +94,26 @@ def test_the_output_projections_slice_is_what_a_head_adds() -> None:
         matrix = part if transposed else part.T
         added = heads.unflatten(-1, (-1, matrix.shape[0]))[:, :, 2] if heads.ndim == 3 else heads[:, :, 2]
         assert torch.allclose(after - before, added @ (matrix * 0.5 + 0.1), atol=1e-4)
+
+
+def test_a_token_reaches_its_own_experts_alone() -> None:
+    for family, axis in (("gpt_oss", 0), ("qwen3_next", 0)):
+        run, found = measured(family)
+        stacked = [weight for weight in rows(found.weights) if weight.yields == ["expert_outputs"]]
+        assert {weight.path.rpartition(".")[2] for weight in stacked} >= {"gate_up_proj", "down_proj"}
+        for weight in stacked:
+            count = weight.counts["expert_outputs"]
+            assert (weight.axis, weight.layout, weight.shape[axis]) == (axis, f"{count} experts", count)
+    parameter = run.model._module.get_parameter(weight.path.replace("{i}", str(weight.blocks[0])))
+    indices = run.text.get(weight.blocks[0], "mlp", "expert_indices")
+    before = run.text.get(weight.blocks[0], "mlp", "routed_output")
+    assert indices is not None and before is not None
+    with changed(parameter, weight.parts["expert_outputs"], int(indices[0, 0, 0])):
+        after = read_all(
+            run.model, run.inputs, lambda key: key.name == "routed_output" and key.block == weight.blocks[0]
+        )
+    moved = (next(iter(after.values())) - before).abs().amax(-1)[0] > 1e-6
+    assert moved.tolist() == (indices[0] == indices[0, 0, 0]).any(-1).tolist()
 
 
 def test_layouts_that_are_no_groups_are_none() -> None:

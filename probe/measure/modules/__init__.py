@@ -11,6 +11,7 @@ import torch
 from ...schema import Output, Returned
 from ...standard import StandardizedTransformer
 from ..run import Run
+from .experts import experts
 from .known import Known
 from .outputs import PLAIN, outputs
 from .returned import returned
@@ -39,7 +40,7 @@ def examine(run: Run) -> Modules:
             kept.append(run.model._module(**run.inputs, **PLAIN))
 
     found = returned(run, known, forward)
-    return Modules(found, outputs(run, known, kept[0]), weights(run))
+    return Modules(found, outputs(run, known, kept[0]), [*weights(run), *experts(run)])
 
 
 def carried(

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+EXPERTS = "expert_outputs"
+"""What the stacked weights of a mixture make."""
+
 REST = "rest"
 """What no head was seen to depend on."""
 
@@ -60,6 +63,8 @@ class Layout:
 
     def words(self) -> str:
         """``4 × (queries 2 × 8, keys 8, values 8)``, ``6 × 16``."""
+        if self.runs[0].name == EXPERTS:
+            return f"{self.count(EXPERTS)} experts"
         if len(self.runs) == 1:
             return f"{self.groups * self.runs[0].heads} × {self.runs[0].width}"
         inner = ", ".join(

@@ -16,7 +16,7 @@ from ..shapes import block_sizes
 from .layout import Layout, Run
 from .weights import Held
 
-HEADS = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim")
+HEADS = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim", "num_experts")
 MOST = 4096
 """Most readings of one layout that are tried."""
 

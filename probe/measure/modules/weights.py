@@ -64,7 +64,7 @@ def weights(run: Run) -> list[Held]:
     for index, attention in enumerate(attentions(run)):
         if attention is None:
             continue
-        above = _in_block(paths[id(attention._module)], paths[id(run.text.envoys[index]._module)])
+        above = in_block(paths[id(attention._module)], paths[id(run.text.envoys[index]._module)])
         parameters = dict(attention._module.named_parameters())
         if index in found:
             for path, reach in found[index].items():
@@ -90,7 +90,7 @@ def rows(held: Sequence[Held]) -> list[Weight]:
     return list(found.values())
 
 
-def _in_block(path: str, block: str) -> str:
+def in_block(path: str, block: str) -> str:
     """A path with `{i}` for the block's index; that of a module outside of the block stays."""
     stem, _, _ = block.rpartition(".")
     inside = path == block or path.startswith(f"{block}.")

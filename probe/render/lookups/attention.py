@@ -14,6 +14,7 @@ NAMES = {
     "attention_keys": "keys",
     "attention_values": "values",
     "attention_output": "output",
+    "expert_outputs": "expert",
 }
 
 
@@ -51,12 +52,12 @@ def projections(subject: Subject) -> Lookup | None:
     if not rows:
         return None
     lead = prose(
-        "`h` counts the heads that have a part of their own: those of queries, or the fewer ones of keys and values. "
-        "What a row tells was found by gradients from each head to the weight"
+        "`h` counts the heads that have a part of their own: those of queries, or the fewer ones of keys and values; "
+        "on stacked experts it counts these. What a row tells was found by gradients from each head to the weight"
         + ("." if subject.standing.ran else ", on the twin; the numbers are this checkpoint's own sizes.")
     )
-    head = ["weight", "shape", "heads on it", "part of head h", "blocks"]
-    return Lookup("l-projections", "The attention's weights and their heads", lead, head, rows)
+    head = ["weight", "shape", "heads on it", "part of h", "blocks"]
+    return Lookup("l-projections", "Weights by head and expert", lead, head, rows)
 
 
 def _weight(subject: Subject, weight: Weight) -> list[Markup]:
