@@ -65,7 +65,7 @@ def _keep(calls: dict[tuple[int, str], Call], place: tuple[int, str]) -> Any:
 
 
 def _axes(module: torch.nn.Module, call: Call, chosen: torch.Tensor) -> dict[str, int]:
-    """Parameter -> the one axis on which a token's gradient is at its experts alone; ``chosen`` is ``[tokens, top_k]``."""
+    """Parameter -> the axis on which a token's gradient is at its experts alone; ``chosen``: ``[tokens, top_k]``."""
     stacked = {name: p for name, p in module.named_parameters(recurse=False) if p.ndim >= 3}
     frozen = [p for p in stacked.values() if not p.requires_grad]
     for parameter in frozen:
