@@ -64,7 +64,7 @@ def caches(run: Run) -> Caches:
     tap = Tap(attentions(run))
     try:
         with tap:
-            short = _returned(forward(run, token_ids(run, FEW), use_cache=True))
+            short = returned(forward(run, token_ids(run, FEW), use_cache=True))
     except CANNOT as error:
         return Caches(None, error=type(error).__name__)
     if short is None:
@@ -80,10 +80,10 @@ def continued(run: Run) -> tuple[list[Stored], list[Stored]]:
     """
     name = caches(run).name
     length, _ = reach(run)
-    returned = _returned(forward(run, token_ids(run, length), use_cache=True)) if name else None
-    if returned is None:
+    kept = returned(forward(run, token_ids(run, length), use_cache=True)) if name else None
+    if kept is None:
         return [], []
-    name, cache = returned
+    name, cache = kept
     before = contents(cache, len(run.text))
     try:
         forward(run, token_ids(run, 1, seed=2), attention_mask=None, use_cache=True, **{name: cache})
@@ -113,7 +113,7 @@ def _alike(run: Run, layer: Any, used: torch.Tensor) -> bool | None:
     return any(same(way.float(), used.float(), tolerance(run)) for way in ways)
 
 
-def _returned(out: Any) -> tuple[str, Any] | None:
+def returned(out: Any) -> tuple[str, Any] | None:
     """The cache among a model's outputs, by the name under which it takes it back."""
     for name in ("cache", "past_key_values", "state"):
         held = getattr(out, name, None)

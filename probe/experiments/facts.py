@@ -15,6 +15,7 @@ from .answers import tolerance
 from .base import STRICT, in_words
 from .cache import cache_facts
 from .extra import SHORT, token_ids
+from .generation import generation_facts
 from .scores import fits, seen
 
 PADDING = 5
@@ -29,6 +30,7 @@ def facts(run: Run) -> list[Fact]:
     for label, measure in (
         ("kernels", kernels),
         ("cache", cache_facts),
+        ("generation", generation_facts),
         ("score scales", score_scales),
         ("hidden states", hidden_states),
     ):

@@ -16,6 +16,7 @@ from probe.checkpoints import load, targets
 from probe.experiments import QUIRKS
 from probe.experiments.base import Verdict
 from probe.experiments.cache import cache_facts
+from probe.experiments.generation import generation_facts
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
 
@@ -139,6 +140,30 @@ def test_what_lists_made_by_hand_say_otherwise() -> None:
     """Neighbours turn together on every block of Llama 4 that turns at all."""
     found = decide("interleaved-rotary", run_of("llama4_text"))
     assert found.verdict == "yes" and found.blocks == [0, 1, 2, 4, 5, 6]
+
+
+def generation(family: str) -> dict[str, Any]:
+    return {fact.name: fact for fact in generation_facts(run_of(family))}
+
+
+def test_what_a_step_gives_and_the_cache_holds() -> None:
+    sliding, hybrid = generation("gemma2"), generation("jamba")
+    assert sliding["step_positions"].value == 1
+    assert "queries have 1, keys and values 8 or 13 after a prompt of 12" in sliding["step_positions"].statement
+    assert "`sliding_attention` 7 positions; `full_attention` 48" in sliding["cache_by_block_type"].statement
+    assert "`linear_attention` a state of 12,288 bytes" in hybrid["cache_by_block_type"].statement
+
+
+def test_an_edit_of_the_prompt_reaches_a_step_through_what_is_cached() -> None:
+    """A block that attends with another's keys and values puts nothing of its own into the cache."""
+    assert generation("gemma2")["edits_of_the_prompt_reach"].value == 4
+    borrowing = generation("gemma3n_text")["edits_of_the_prompt_reach"]
+    assert borrowing.value == 8 and borrowing.statement.endswith("where it enters blocks 8 to 11, it reaches none.")
+
+
+def test_no_step_is_told_of_a_model_without_a_cache_or_whose_rows_mix() -> None:
+    assert generation("openai-gpt") == {}
+    assert "step_positions" not in generation("rwkv")
 
 
 def test_cache_facts() -> None:
