@@ -1,15 +1,18 @@
-"""What the guide's pages show of what their code came to: tables of outcomes."""
+"""What the guide's pages show of what their code came to: tables of outcomes, and pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from probe.guide import results
 from probe.guide.patterns import PATTERNS, REAL, SUBJECTS, Pattern
+from probe.render.guide.drawn import drawn, full, roles
 from probe.render.templating import render
 from probe.render.text import figure
-from probe.schema.guide import GuideResults, Outcome
+from probe.schema.guide import Drawing, GuideResults, Outcome
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,22 @@ class GuideRuns:
 
 
 @dataclass(frozen=True)
+class GuideFigure:
+    """A picture: its checkpoint, its SVG, what is seen, and a role and words for each colour of it."""
+
+    checkpoint: str
+    kind: str
+    svg: Markup
+    statement: str
+    key: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class GuidePictures:
+    figures: list[GuideFigure]
+
+
+@dataclass(frozen=True)
 class GuideSubjects:
     """What the code ran on. A row: family, its page's url, checkpoint, kind, how many pages' code ran in full."""
 
@@ -50,7 +69,19 @@ def included(families: Collection[str]) -> dict[str, str]:
     made = {"<!-- subjects -->": str(render(_subjects(found, families)))}
     for pattern in PATTERNS:
         made[f"<!-- runs: {pattern.slug} -->"] = str(render(_runs(pattern, found, families)))
+        figures = [_figure(drawing) for drawing in found.patterns[pattern.slug].drawings]
+        made[f"<!-- pictures: {pattern.slug} -->"] = str(render(GuidePictures(figures)))
     return made
+
+
+def _figure(drawing: Drawing) -> GuideFigure:
+    key = [(role, name) for name, role in roles(drawing).items()]
+    if drawing.kind == "grid":
+        key = [("attention", f"full colour: {figure(full(drawing))}")]
+        if any((number or 0) < -full(drawing) / 20 for row in drawing.grid for number in row):
+            key.append(("mark", "below zero"))
+    alternative = f"Measured on {drawing.checkpoint}: {drawing.y} against {drawing.x}. The caption says what is seen."
+    return GuideFigure(drawing.checkpoint, drawing.kind, drawn(drawing).svg(alternative), drawing.statement, key)
 
 
 def _subjects(found: GuideResults, families: Collection[str]) -> GuideSubjects:
