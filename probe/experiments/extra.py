@@ -39,10 +39,10 @@ def once(measure: Callable[[Run], Found]) -> Callable[[Run], Found]:
 
     @wraps(measure)
     def kept(run: Run) -> Found:
-        store: dict[str, Any] = run.__dict__.setdefault("_extra", {})
-        if measure.__name__ not in store:
-            store[measure.__name__] = measure(run)
-        found: Found = store[measure.__name__]
+        store: dict[Any, Any] = run.__dict__.setdefault("_extra", {})
+        if measure not in store:
+            store[measure] = measure(run)
+        found: Found = store[measure]
         return found
 
     return kept
