@@ -4,7 +4,7 @@ The status is 0 where every budget holds, 1 where one does not. The processor is
 so; of such times the best of several counts, since other work on the machine is no part of the site.
 
 Usage: python tests/benchmarks/budgets.py [--records DIR] [--pages 12]
-       [build] [page] [index] [search] [shift] [requests] [axe]
+       [build] [page] [index] [search] [links] [shift] [requests] [axe]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import http.server
 import importlib.util
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 from tests.browser.conftest import QUIET, SHIFTS  # noqa: E402
 from tests.conftest import find_chromium  # noqa: E402
+from tests.render.crawl import Crawl  # noqa: E402
 
 SLOWER = 4
 SCREENS = ((1280, 900), (390, 844))
@@ -78,11 +80,13 @@ class Measured:
         site: its folder.
         address: where it is served.
         many: address of a site of `CARDS` families.
-        seconds: what building the site took.
+        seconds: what building the site took, of the processor and on a clock.
         pages: how many pages of families are looked at where not all are.
     """
 
-    def __init__(self, browser: Browser, site: Path, address: str, many: str, seconds: float, pages: int) -> None:
+    def __init__(
+        self, browser: Browser, site: Path, address: str, many: str, seconds: tuple[float, float], pages: int
+    ) -> None:
         self.browser, self.site, self.address, self.many, self.seconds = browser, site, address, many, seconds
         families = sorted(path.parent for path in site.glob("*/column.json"))
         self.families = random.Random(0).sample(families, min(pages, len(families)))
@@ -92,7 +96,7 @@ class Measured:
 
     def addresses(self) -> list[str]:
         """The site's pages of each kind, and those of some families."""
-        kinds = ["", "values/", "quirks/", "compare/", "data/", "changes/", "how-we-know/"]
+        kinds = ["", "values/", "quirks/", "compare/", "data/", "guide/", "changes/", "how-we-know/"]
         some = [next(self.site.glob(f"{kind}/*/index.html"), None) for kind in ("values", "quirks", "compare")]
         folders = [*(path.parent for path in some if path), self.largest, *self.families]
         return kinds + [f"{folder.relative_to(self.site).as_posix()}/" for folder in dict.fromkeys(folders)]
@@ -108,7 +112,10 @@ class Measured:
 
 
 def build(site: Measured) -> Iterator[Budget]:
-    yield Budget("the whole site built", site.seconds, 60, "s", f"{len(list(site.site.rglob('index.html')))} pages")
+    """One process builds it, so what it works is what it takes where nothing else runs."""
+    worked, waited = site.seconds
+    pages = len(list(site.site.rglob("index.html")))
+    yield Budget("the whole site built", worked, 60, "s", f"of work, {pages} pages; {waited:.0f} s on a clock")
 
 
 def page(site: Measured) -> Iterator[Budget]:
@@ -161,6 +168,12 @@ def search(site: Measured) -> Iterator[Budget]:
         yield Budget(f"{name}, compressed", len(_zipped(site.site / file)) / 2**20, 1, "MB", file)
 
 
+def links(site: Measured) -> Iterator[Budget]:
+    """Every link, anchor, id and load of every page's file."""
+    faults = list(Crawl(site.site).faults())
+    yield Budget("broken links, ids given twice", len(faults), 0, "", "; ".join(faults[:3]))
+
+
 def shift(site: Measured) -> Iterator[Budget]:
     """The sum of the layout's shifts on the page on which it is largest."""
     worst = (0.0, "no page")
@@ -202,7 +215,7 @@ def axe(site: Measured) -> Iterator[Budget]:
 
 
 MEASURES: dict[str, Callable[[Measured], Iterator[Budget]]] = {
-    measure.__name__: measure for measure in (build, page, index, search, shift, requests, axe)
+    measure.__name__: measure for measure in (build, page, index, search, links, shift, requests, axe)
 }
 
 
@@ -221,22 +234,26 @@ def _served(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def _built(folder: Path, address: str, records: Path | None) -> float:
-    """Builds a site for the address that it is served at; the seconds that took."""
+def _built(folder: Path, address: str, records: Path | None) -> tuple[float, float]:
+    """Builds a site for the address that it is served at; the seconds that took, of the processor and on a clock."""
     command = [sys.executable, "-m", "probe.render", "build", "--site", str(folder)]
     command += ["--records", str(records)] if records else []
-    started = time.perf_counter()
+    started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, cwd=ROOT, env={**os.environ, "SITE_URL": f"{address}/"}, check=True, capture_output=True)
-    return time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    worked = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return worked, time.perf_counter() - started
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the built site against its budgets.")
-    parser.add_argument("what", nargs="*", choices=[*MEASURES, []], help="default: all of them")
+    parser.add_argument("what", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)}; default: all of them")
     parser.add_argument("--records", type=Path, help="folder of records (default: site_src/records)")
     parser.add_argument("--pages", type=int, default=12, help="pages of families that are looked at (default: 12)")
     found = parser.parse_args()
     wanted = found.what or list(MEASURES)
+    if unknown := [name for name in wanted if name not in MEASURES]:
+        parser.error(f"there is no measure {unknown[0]!r}: choose of {', '.join(MEASURES)}")
     budgets = []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         site, many, records = (Path(folder) / name for name in ("site", "many", "records"))
