@@ -10,9 +10,10 @@ from markupsafe import Markup
 
 from probe import names
 from probe.render import overviews as o
+from probe.render.facets import held
 from probe.render.places import Place, Spot
 from probe.render.roles import value_role
-from probe.render.text import anchor, plural, value_url
+from probe.render.text import anchor, plural, quirk_url, value_url, words
 
 UP = "../../"
 """From a value's page to the site's root."""
@@ -28,7 +29,15 @@ def page(name: str, places: Sequence[Place], families: int) -> o.ValuePage:
         for key, title in PARTS
         if (mine := [p for p in places if p.vision == (key == "vision")])
     ]
-    return o.ValuePage(name, parts, UP + "values/", names.of(name), names.SOURCES)
+    return o.ValuePage(name, parts, UP + "values/", names.of(name), names.TOOLS, _labels(name, places))
+
+
+def _labels(name: str, places: Sequence[Place]) -> dict[str, Markup]:
+    """What the quirks are called that other tools' names depend on, each leading to its page where it has one."""
+    slugs = {unless.quirk for other in names.of(name) for unless in other.unless}
+    found = {e.slug: e.label for place in places for e in held(place.stored.record) if e.slug in slugs}
+    linked = {slug: Markup('<a href="{}">{}</a>').format(UP + quirk_url(slug), label) for slug, label in found.items()}
+    return {slug: Markup(words(slug)) for slug in slugs} | {names.ROTARY: Markup("Rotary")} | linked
 
 
 def index(values: Mapping[str, Sequence[Place]], families: int) -> o.ValueIndex:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from probe.names import Name
+from probe.names import Name, Tool
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ class ValuePage:
     parts: list[ValuePart]
     index_url: str
     other_names: list[Name]
-    sources: dict[str, str]
+    tools: dict[str, Tool]
+    labels: dict[str, Markup]
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,17 @@ from markupsafe import Markup, escape
 
 from probe.render import answers
 from probe.render.context import Host, Row
+from probe.render.know.order import SIDES, paths
+from probe.render.know.subject import Subject
 from probe.render.naming import native
+from probe.render.other_names import told
 from probe.render.places import is_served
 from probe.render.recipes import FORMS, recipes
 from probe.render.recipes.setup import setup as lines
 from probe.render.roles import value_role
 from probe.render.standing import Standing
 from probe.render.templating import render
-from probe.render.text import anchor, figure, row_id, some_blocks, value_url
+from probe.render.text import anchor, figure, prose, row_id, some_blocks, value_url
 from probe.schema import HfPath, Record, Shape, Value
 
 
@@ -30,13 +33,16 @@ def tables(standing: Standing, vision: bool) -> list[Host]:
     if part is None:
         return []
     hosts: dict[tuple[str, str], list[Row]] = {}
+    subject = Subject(standing)
     for value in part.values:
-        hosts.setdefault((value.host, value.module), []).append(row(value, standing, part.shapes, part.blocks, vision))
+        made = row(value, subject, part.shapes, part.blocks, vision)
+        hosts.setdefault((value.host, value.module), []).append(made)
     return [Host(host, "h-" + anchor(host, module)[2:], module, rows) for (host, module), rows in hosts.items()]
 
 
-def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Sequence[int], vision: bool) -> Row:
+def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequence[int], vision: bool) -> Row:
     """A value's row and card."""
+    standing = subject.standing
     never = value.blocks == [] or (value.reads is False and value.location is None)
     state = "never" if never else "built" if value.reads is None else "run" if value.reads else "refused"
     twin = standing.twin_value(value)
@@ -60,8 +66,31 @@ def row(value: Value, standing: Standing, shapes: Sequence[Shape], blocks: Seque
         where=some_blocks(value.blocks, len(blocks)) if in_block and len(value.blocks or []) != len(blocks) else "",
         show=f"#{'vision-' if vision else ''}block-{first}.{identifier}" if in_block else None,
         card=_card(value, state, standing, twin, len(blocks), _sizes(value, standing.record, shapes))
+        + ([] if vision else _order(value, subject) + _others(value, subject))
         + _recipe(value, standing, shapes),
     )
+
+
+def _order(value: Value, subject: Subject) -> list[tuple[str, Markup]]:
+    """Behind which steps queries and keys are read."""
+    if value.name not in SIDES or not value.host.endswith(".self_attn"):
+        return []
+    found = paths(subject, value.name)
+    ways = [
+        Markup("{}").format(path.words)
+        + (Markup(" on {}").format(subject.where(path.blocks)) if len(found) > 1 else "")
+        for path in found
+    ]
+    return [("read behind", Markup("; ").join(ways))] if ways else []
+
+
+def _others(value: Value, subject: Subject) -> list[tuple[str, Markup]]:
+    """What other tools call it, one line a tool."""
+    by_tool: dict[str, list[Markup]] = {}
+    for other in told(subject, value):
+        words = Markup(" ({}{})").format("another tensor: " if other.differs else "", prose(other.words))
+        by_tool.setdefault(other.name.tool, []).append(code(other.name.name) + (words if other.words else ""))
+    return [(tool, Markup("; ").join(found)) for tool, found in by_tool.items()]
 
 
 def _recipe(value: Value, standing: Standing, shapes: Sequence[Shape]) -> list[tuple[str, Markup]]:

@@ -263,4 +263,4 @@ def test_the_same_name_for_another_tensor_is_marked(name: str, value: str) -> No
 
 def test_names_are_of_values_that_there_are() -> None:
     known = {row.name for _, _, page in COMMITTED for row in page.record.values}
-    assert {name.value for name in names.NAMES} <= known and {name.tool for name in names.NAMES} == set(names.SOURCES)
+    assert {name.value for name in names.NAMES} <= known and {name.tool for name in names.NAMES} == set(names.TOOLS)

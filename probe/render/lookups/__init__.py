@@ -13,7 +13,7 @@ from probe.render.lookups.modules import outputs, paths, returned
 from probe.render.lookups.norms import norms
 from probe.render.lookups.routing import routers, routing, scoring
 from probe.render.lookups.stream import hidden_states, readout, terms_of_the_sum
-from probe.render.lookups.tools import reach
+from probe.render.lookups.tools import misleading, reach
 from probe.render.standing import Standing
 
 
@@ -33,6 +33,7 @@ def lookups(family: Family, standing: Standing) -> Lookups | None:
         norms(subject),
         readout(subject),
         paths(family, subject),
+        misleading(subject),
         reach(subject),
     ]
     tables = [table for table in found if table]

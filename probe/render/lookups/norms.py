@@ -5,7 +5,8 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from probe.render.answers import Lookup
-from probe.render.know.subject import BLOCK, Subject, code, say
+from probe.render.know.subject import BLOCK, Subject, say
+from probe.render.lookups.stream import place
 from probe.render.text import prose
 from probe.schema import Value
 
@@ -17,20 +18,12 @@ def norms(subject: Subject) -> Lookup | None:
     values = [value for value in (subject.value(host, name) for host, name in NORMS) if value and value.hf]
     if not values:
         return None
-    rows = [[subject.link(value), _place(value), _included(value), _gain(subject, value)] for value in values]
+    rows = [[subject.link(value), place(value), _included(value), _gain(subject, value)] for value in values]
     lead = prose(
         "A norm's output is what its module returns, gain and bias included; tools that name the quotient before "
         "them mean another tensor. What the gain is was found by calling the norms with weights of zero and one."
     )
     return Lookup("l-norms", "Norms and their gain", lead, ["value", "PyTorch", "gain included", "gain"], rows)
-
-
-def _place(value: Value) -> Markup:
-    if value.hf is None:
-        return Markup("")
-    side = {"in": "input", "out": "output", "op": "operation"}[value.hf.side]
-    at = Markup(" ") + code(value.hf.element) if value.hf.side == "op" else Markup("")
-    return say("{path} {side}", path=code(value.hf.path), side=side) + at
 
 
 def _included(value: Value) -> Markup:

@@ -8,6 +8,7 @@ from probe import names
 from probe.render.answers import Lookup
 from probe.render.know.subject import Subject, code, say
 from probe.render.know.terms import Term, terms
+from probe.render.other_names import loads
 from probe.render.standing import error_text
 from probe.render.text import prose
 from probe.schema import Value
@@ -43,7 +44,9 @@ def hidden_states(subject: Subject) -> Lookup | None:
         + (" The last block's is not among them: the last number is after the final norm." if normed.value else "")
     )
     head = ["returned", "standard name", "PyTorch", "TransformerLens"]
-    return Lookup("l-hidden-states", "hidden_states by number", lead, head, rows)
+    columns = len(head) if loads(subject, "TransformerLens") else len(head) - 1
+    rows = [row[:columns] for row in rows]
+    return Lookup("l-hidden-states", "hidden_states by number", lead, head[:columns], rows)
 
 
 def _state(subject: Subject, k: int) -> list[Markup]:
@@ -113,7 +116,7 @@ def readout(subject: Subject) -> Lookup | None:
         value = subject.value("model", value_name)
         if found and value:
             rows.append(
-                [subject.link(value), _place(value), code(found.expression), Markup(error_text(found.max_abs_error))]
+                [subject.link(value), place(value), code(found.expression), Markup(error_text(found.max_abs_error))]
             )
     if not rows:
         return None
@@ -123,9 +126,12 @@ def readout(subject: Subject) -> Lookup | None:
     return Lookup("l-readout", "From the last block to the logits", lead, head, rows)
 
 
-def _place(value: Value) -> Markup:
+def place(value: Value) -> Markup:
+    """Where a value is in the Hugging Face implementation: path and side; empty where no single place has it."""
     if value.hf is None:
         return Markup("")
     if not value.hf.path:
         return say("the model's return, {element}", element=code(value.hf.element))
-    return say("{path} {side}", path=code(value.hf.path), side="output" if value.hf.side == "out" else "input")
+    side = {"in": "input", "out": "output", "op": "operation"}[value.hf.side]
+    at = Markup(" ") + code(value.hf.element) if value.hf.side == "op" else Markup("")
+    return say("{path} {side}", path=code(value.hf.path), side=side) + at

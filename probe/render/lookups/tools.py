@@ -1,4 +1,4 @@
-"""The table of what other tools' names reach on a checkpoint that sees: the text model, the tower, the way between."""
+"""The tables of other tools' names: those that mean another tensor, and what names reach where a checkpoint sees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from markupsafe import Markup
 
 from probe import names
 from probe.render.answers import Lookup
-from probe.render.know.subject import Subject
+from probe.render.know.subject import BLOCK, Subject, code, say
+from probe.render.lookups.stream import place
+from probe.render.other_names import Told, loads, told
 from probe.render.places import is_served
 from probe.render.text import prose
 from probe.schema import Value
@@ -24,8 +26,8 @@ def reach(subject: Subject) -> Lookup | None:
         vision = value.host.startswith("model.vision")
         parts[PARTS[2] if value.name == "image_features" else PARTS[vision]].append(value)
     rows = [
-        [Markup("{}").format(tool), *(_share(_named(tool, values), len(values)) for values in parts.values())]
-        for tool in names.SOURCES
+        [Markup("{}").format(tool), *(_share(_named(subject, tool, values), len(values)) for values in parts.values())]
+        for tool in names.TOOLS
     ]
     placed = [sum(value.hf is not None for value in values) for values in parts.values()]
     every = [_share(count, len(values)) for count, values in zip(placed, parts.values(), strict=True)]
@@ -38,9 +40,33 @@ def reach(subject: Subject) -> Lookup | None:
     return Lookup("l-tools", "Rows by tool", lead, ["tool", *PARTS], rows)
 
 
-def _named(tool: str, values: list[Value]) -> int:
-    return sum(names.same(v.name, tool) is not None for v in values if not v.host.startswith("model.vision"))
+def _named(subject: Subject, tool: str, values: list[Value]) -> int:
+    own = [told(subject, value) for value in values if not value.host.startswith("model.vision")]
+    return sum(any(one.name.tool == tool and one.differs is None for one in found) for found in own)
 
 
 def _share(count: int, total: int) -> Markup:
     return Markup("none") if not count else Markup(f"{count} of {total}")
+
+
+def misleading(subject: Subject) -> Lookup | None:
+    """The names by which one may take another tensor for a value, with the places of both."""
+    found = [(value, one) for value in subject.record.values for one in told(subject, value) if one.differs]
+    if not found:
+        return None
+    tools = [tool for tool in names.TOOLS if loads(subject, tool)]
+    lead = prose(
+        "Declared, read in the source of "
+        + " and ".join(f"{tool} {names.TOOLS[tool].version}" for tool in tools)
+        + "; which hold here is told by what was measured. The names that mean the same are on the values' cards."
+    )
+    rows = [[code(one.name.name), subject.link(value), place(value), _is(subject, one)] for value, one in found]
+    return Lookup("l-misleading", "Same name, different tensor", lead, ["name", "is not", "PyTorch", "but"], rows)
+
+
+def _is(subject: Subject, one: Told) -> Markup:
+    """What a name stands for, with its place where it is a value of ours; a parallel block has no middle."""
+    words = prose(one.differs or "")
+    wanted = [one.name.instead, "layer_input"] if one.name.instead else []
+    value = next((found for name in wanted if name and (found := subject.value(BLOCK, name))), None)
+    return say("{words}: {link}, {at}", words=words, link=subject.link(value), at=place(value)) if value else words
