@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -13,7 +13,7 @@ from . import attention, mixer, mixture, mlp
 from .declare import BlockDraft, Declared, HostDraft
 from .find import Found, find, location
 from .modules import entering, last_projection, leaving
-from .sites import Recording, Site
+from .sites import Event, Recording, Site, within
 
 NAMES = {"attention": "self_attn", "mixer": "linear_attn", "mlp": "mlp", "moe": "mlp"}
 """The standard name of a sublayer's module, by its kind."""
@@ -48,7 +48,35 @@ def describe(
     named: Counter[str] = Counter(NAMES.get(term.kind, "") for term in anatomy.terms if _main(term))
     for term in anatomy.terms:
         draft.hosts += _sublayer(model, recording, block, term, batch, named)
+    draft.hosts += _on_the_way(model, recording, draft, batch)
     return draft
+
+
+def _on_the_way(model: torch.nn.Module, recording: Recording, draft: BlockDraft, batch: int) -> Iterator[HostDraft]:
+    """Attentions that add nothing to the stream themselves, since what they give goes into another sublayer."""
+    path, hosts = draft.path, [host.path for host in draft.hosts[1:]]
+    given = leaving(recording, path)
+    if given is None:
+        return
+    width = int(given.tensor.shape[-1])
+    softmaxes = [event.inside[-1] for event in recording.inside(path) if _over_positions(event, batch)]
+    for inner in dict.fromkeys(softmaxes):
+        if inner == path or any(within(inner, host) or within(host, inner) for host in hosts):
+            continue
+        native = inner.removeprefix(f"{path}.")
+        host = HostDraft(inner, "attention", native, native)
+        attention.describe(model, recording, host, batch, last_projection(model, recording, inner, width))
+        yield host
+
+
+def _over_positions(event: Event, batch: int) -> bool:
+    """Whether a softmax gives a row over all positions, or more keys, for each of them, ``[batch, heads, query, key]``,
+    of which the first sees no later one: over lanes or earlier blocks all see all.
+    """
+    shape = event.output.shape
+    if event.name != "softmax" or len(shape) != 4 or shape[0] != batch or not 1 < shape[2] <= shape[3]:
+        return False
+    return not bool(event.output[:, :, 0, 1 : shape[2]].any())
 
 
 def _host(path: str, term: Term, block: HostDraft, named: Counter[str]) -> HostDraft:

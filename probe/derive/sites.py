@@ -86,7 +86,7 @@ class Recording:
 
     def below(self, module: str) -> list[Site]:
         """The sites of a module and what is below it, in the order of the forward, each as it was first passed."""
-        return [site for site in self._by_top[module] if site.call == 1 and _within(site.module, module)]
+        return [site for site in self._by_top[module] if site.call == 1 and within(site.module, module)]
 
     def passes(self, site: Site) -> list[Site]:
         """What stood at a site each time that it was passed."""
@@ -112,7 +112,7 @@ class Recording:
         return self._index
 
 
-def _within(path: str, module: str) -> bool:
+def within(path: str, module: str) -> bool:
     return not module or path == module or path.startswith(f"{module}.")
 
 
@@ -250,7 +250,7 @@ def recorder(model: torch.nn.Module, opened: Iterable[str]) -> Iterator[Recordin
     every = [(path, module) for path, module in model.named_modules() if not isinstance(module, torch.nn.ModuleList)]
     for path, module in every:
         if path:
-            recording.module(path, module, operations=any(_within(path, prefix) for prefix in prefixes))
+            recording.module(path, module, operations=any(within(path, prefix) for prefix in prefixes))
     try:
         with torch.no_grad(), recording:
             yield recording.found

@@ -58,16 +58,36 @@ def part(envoy: Envoy, path: str) -> Envoy | None:
     return found
 
 
+@once
+def attention_hosts(run: Run) -> list[str | None]:
+    """For each block the standard path of its attention, the first where it has several; None where it has none."""
+    if not run.readings:
+        return ["self_attn" if part(envoy, "self_attn") is not None else None for envoy in run.text.envoys]
+    served = {(key.block, key.host) for key in run.readings if key.name == "attention_probabilities"}
+    inside = [(index, host) for index, host in sorted(served, key=str) if host.startswith(run.text.label)]
+    found = {index: host.removeprefix(run.text.label).lstrip(".") for index, host in reversed(inside)}
+    if not run.text.anatomy:
+        return [found.get(index) for index in range(len(run.text))]
+    kinds = [{c.host: c.term.kind for c in block} for block in run.text.contributions]
+    adding = [next((host for host, kind in block.items() if kind == "attention"), None) for block in kinds]
+    return [found.get(index) if host is None else host for index, host in enumerate(adding)]
+
+
 def attentions(run: Run) -> list[Envoy | None]:
-    """The attention of each block; None where none of its contributions comes from one, whatever a module is called."""
+    """The attention of each block, whatever a module is called: the one that a contribution comes from, else one on the
+    way into another sublayer; None where there is none.
+    """
     if not run.text.anatomy:
         return [part(envoy, "self_attn") for envoy in run.text.envoys]
-    return [_attention(*block) for block in zip(run.text.envoys, run.text.anatomy, strict=True)]
+    hosts = attention_hosts(run) if run.readings else [None] * len(run.text)
+    return [_attention(*block) for block in zip(run.text.envoys, run.text.anatomy, hosts, strict=True)]
 
 
-def _attention(envoy: Envoy, anatomy: BlockAnatomy) -> Envoy | None:
+def _attention(envoy: Envoy, anatomy: BlockAnatomy, host: str | None) -> Envoy | None:
     term = next((term for term in anatomy.terms if term.kind == "attention" and term.hosts), None)
-    return None if term is None else part(envoy, term.hosts[-1])
+    if term is not None:
+        return part(envoy, term.hosts[-1])
+    return None if host is None else part(envoy, host)
 
 
 def decoder(run: Run) -> torch.nn.Module:

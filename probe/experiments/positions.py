@@ -13,9 +13,9 @@ import torch
 
 from ..measure.run import Run
 from ..measure.trace import Inputs
-from .extra import attentions, forward, once, token_ids
+from .extra import attention_hosts, attentions, forward, once, token_ids
 from .tap import Change, Rows, Tap, hooks
-from .traced import Read, accepts, aligned, attention_hosts, attention_modules, read
+from .traced import Read, accepts, aligned, attention_modules, read
 
 PLACES = 24
 """Positions of the prompt: more than the steps in which a twin's attention changes with them."""

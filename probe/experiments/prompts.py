@@ -10,8 +10,8 @@ import torch
 
 from ..measure.run import Run
 from .answers import entry
-from .extra import LENGTH, once
-from .traced import Seen, attention_hosts, attention_value, look
+from .extra import LENGTH, attention_hosts, once
+from .traced import Seen, attention_value, look
 
 AFFORDABLE = 1240
 """Most positions that are run to see past a window."""

@@ -10,8 +10,8 @@ import torch
 
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import once
-from .traced import MASKED, attention_hosts, attention_value
+from .extra import attention_hosts, once
+from .traced import MASKED, attention_value
 
 Kind = Literal["product", "capped", "slope", "distance", "key", "other"]
 Added = Literal["slope", "distance", "key"]

@@ -20,7 +20,7 @@ from ..measure.trace import Inputs, Key, Worker, by_host_and_name
 from ..measure.trace import run as run_workers
 from ..standard.hosts import Host
 from .base import Measured, Verdict
-from .extra import SHORT, forward, once, part, token_ids
+from .extra import SHORT, attention_hosts, forward, once, part, token_ids
 from .tap import Change, Rows, Tap, hooks
 
 NO_ATTENTION = "No block has an attention."
@@ -29,21 +29,6 @@ ELSEWHERE = "A softmax over positions runs inside the blocks, in a module whose 
 
 Read = dict[tuple[int, str], torch.Tensor]
 """Block and value name -> what was read there."""
-
-
-@once
-def attention_hosts(run: Run) -> list[str | None]:
-    """For each block the standard path of its attention, the first where it has several; None where it has none."""
-    if not run.readings:
-        return ["self_attn" if part(envoy, "self_attn") is not None else None for envoy in run.text.envoys]
-    served = {(key.block, key.host) for key in run.readings if key.name == "attention_probabilities"}
-    inside = [(index, host) for index, host in sorted(served, key=str) if host.startswith(run.text.label)]
-    found = {index: host.removeprefix(run.text.label).lstrip(".") for index, host in reversed(inside)}
-    if not run.text.anatomy:
-        return [found.get(index) for index in range(len(run.text))]
-    kinds = [{c.host: c.term.kind for c in block} for block in run.text.contributions]
-    adding = [next((host for host, kind in block.items() if kind == "attention"), None) for block in kinds]
-    return [found.get(index) if host is None else host for index, host in enumerate(adding)]
 
 
 def attention_value(run: Run, index: int, name: str) -> torch.Tensor | None:

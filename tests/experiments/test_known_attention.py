@@ -77,6 +77,8 @@ KNOWN = {
     ("smollm3", "tiny"): "nope-blocks",
     ("vaultgemma", "tiny"): "gain-norm softcapped-scores",
     ("xlstm", "tiny"): "",
+    ("zamba", "tiny"): "nope-blocks",
+    ("zamba2", "tiny"): "",
     ("zaya", "tiny-sliding"): "partial-rotary rotary-bases sliding-window",
 }
 

@@ -9,9 +9,8 @@ from ...measure.run import Run
 from ...schema import Picture
 from ..answers import tolerance
 from ..base import some
-from ..extra import forward, once, part, token_ids
+from ..extra import attention_hosts, forward, once, part, token_ids
 from ..tap import Change, Rows, hooks
-from ..traced import attention_hosts
 from .masks import grouped, named, picture
 
 PLACES = 24
