@@ -54,13 +54,15 @@ def activation_modules(run: Run, index: int) -> list[torch.nn.Module]:
 
 
 def _candidates(run: Run, index: int) -> list[torch.nn.Module]:
-    leaves = {
-        id(module): module
-        for host in feeding(run, index)
-        for module in host.modules()
-        if not any(True for _ in module.children())
-    }
-    return [module for module in leaves.values() if _works_on_each(module, grid(run))]
+    every = [module for host in feeding(run, index) for module in _outermost(host, grid(run))]
+    return list({id(module): module for module in every}.values())
+
+
+def _outermost(module: torch.nn.Module, numbers: torch.Tensor) -> list[torch.nn.Module]:
+    """The module, or else those within it, that work on each number by itself; one of them may hold another."""
+    if _works_on_each(module, numbers):
+        return [module]
+    return [found for child in module.children() for found in _outermost(child, numbers)]
 
 
 def grid(run: Run) -> torch.Tensor:
@@ -68,7 +70,7 @@ def grid(run: Run) -> torch.Tensor:
 
 
 def _works_on_each(module: torch.nn.Module, numbers: torch.Tensor) -> bool:
-    if any(parameter.numel() > 2 for parameter in module.parameters(recurse=False)):
+    if any(parameter.numel() > 2 for parameter in module.parameters()):
         return False
     try:
         with torch.no_grad():

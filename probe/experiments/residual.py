@@ -14,7 +14,7 @@ from ..measure.nodes import every as every_node
 from ..measure.rounding import digits
 from ..measure.run import Run
 from ..measure.sums import factors as every_factor
-from .answers import per_block
+from .answers import per_block, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .entrance import STREAM_SCALE, Entrance, entrance
 from .extra import once
@@ -53,29 +53,30 @@ def _norms_a_sum(node: Node) -> bool:
 
 def scaled_residual_adds(run: Run) -> Verdict:
     """Factors in the derived sum, on a term, on the stream or on the whole, with their values read off, and the block's
-    sum fitted against its output. Gates, which the stream computes, are none of them.
+    sum fitted against its output. Gates, which the stream computes, are none of them, and neither is a factor of one.
     """
-    names: list[str] = []
-    values: list[float] = []
-    found = []
-    for index, anatomy in enumerate(run.text.anatomy):
-        factors = [factor for factor in every_factor(anatomy.tree) if factor.kind != "gate"]
-        found.append(bool(factors))
-        for factor in factors:
-            names.append(factor.name)
-            value = factor_value(run.text, index, factor)
-            values += value.flatten().tolist() if isinstance(value, torch.Tensor) else [value]
+    acting = [_acting(run, index) for index in range(len(run.text))]
+    values = [number for factors in acting for numbers in factors.values() for number in numbers]
+    names = list(dict.fromkeys(name for factors in acting for name in factors))
     measured: Measured = {"carried": [digits(number, 3) for number in (min(carried(run)), max(carried(run)))]}
     if names:
-        measured |= {
-            "factors": list(dict.fromkeys(names)),
-            "smallest": digits(min(values)),
-            "largest": digits(max(values)),
-        }
+        measured |= {"factors": names, "smallest": digits(min(values)), "largest": digits(max(values))}
         on_terms = {factor.name for anatomy in run.text.anatomy for term in anatomy.terms for factor in term.factors}
-        whole = any(anatomy.factors for anatomy in run.text.anatomy)
+        whole = any(factor.name in names for anatomy in run.text.anatomy for factor in anatomy.factors)
         measured["on"] = "sum" if whole else "contribution" if on_terms >= set(names) else "part"
-    return per_block(found, measured)
+    return per_block([bool(factors) for factors in acting], measured)
+
+
+def _acting(run: Run, index: int) -> dict[str, list[float]]:
+    """The factors of a block's sum that change something, by name, with their numbers."""
+    found = {}
+    for factor in every_factor(run.text.anatomy[index].tree):
+        if factor.kind != "gate":
+            value = factor_value(run.text, index, factor)
+            numbers = value.flatten().tolist() if isinstance(value, torch.Tensor) else [value]
+            if any(abs(number - 1) > tolerance(run) for number in numbers):
+                found[factor.name] = numbers
+    return found
 
 
 STAYS = 0.15

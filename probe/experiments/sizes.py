@@ -94,20 +94,31 @@ def _counted(found: list[bool | None], heads: Heads, config: Any) -> Verdict:
 
 
 def tied_weights(run: Run) -> Verdict:
-    """Changes one number of the embedding table and looks for it in the head's matrix; the number is put back."""
+    """Changes one number of the embedding table and calls the head on a vector that reads it; the number is put back.
+    Where the head is no module with a matrix, the number is looked for in the matrix that gives the logits.
+    """
     table, head = run.model.embed_tokens._module.weight, _head(run.model)
     if head is None:
         return Verdict("inconclusive", why="No module after the blocks holds a matrix with a row for each token.")
-    if table.shape != head.shape:
-        return Verdict("no", measured={"equal": False})
     with torch.no_grad():
-        before, there = table[0, 0].clone(), head[0, 0].clone()
+        before, there = table[0, 0].clone(), _first_logit(run, head).clone()
         try:
             table[0, 0] = before + 1
-            follows = bool(head[0, 0] != there)
+            follows = bool(_first_logit(run, head) != there)
         finally:
             table[0, 0] = before
     return Verdict("yes" if follows else "no", measured={"equal": bool(torch.equal(table, head))})
+
+
+def _first_logit(run: Run, matrix: torch.Tensor) -> torch.Tensor:
+    """What the head gives the first token for a vector that is one in its first number and zero else."""
+    head = run.model.lm_head._module
+    if getattr(head, "weight", None) is not matrix:
+        return matrix[0, 0]
+    only = torch.zeros(1, 1, matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
+    only[..., 0] = 1
+    logits: torch.Tensor = head(only)
+    return logits[0, 0, 0]
 
 
 def _head(model: StandardizedTransformer) -> torch.Tensor | None:

@@ -6,12 +6,14 @@ seen by changing the stream on its way in.
 
 from __future__ import annotations
 
+import math
+
 from ..measure.anatomy import BlockAnatomy, Term
 from ..measure.nodes import OuterNode
 from ..measure.nodes import every as every_node
 from ..measure.run import Run
 from .answers import per_block, phrase
-from .base import Quirk, Verdict, some
+from .base import Measured, Quirk, Verdict, some
 from .entrance import entrance
 
 
@@ -70,13 +72,26 @@ def one_sublayer_blocks(run: Run) -> Verdict:
 
 
 def hyper_connections(run: Run) -> Verdict:
-    """The number of axes of the stream between blocks, three or one more where there are several streams; and, where
-    those are folded into one axis, whether a block's sum spreads a contribution over them.
+    """Counts the streams between blocks: by an axis more than rows, positions and width; or, where they are folded into
+    the width, by how much wider the stream is than a contribution that the block's sum spreads over them.
     """
-    spread = [any(isinstance(node, OuterNode) for node in every_node(a.tree)) for a in run.text.anatomy]
-    folded = {index for index, spreads in enumerate(spread) if spreads}
-    axes = [run.text.get(index, "", "layer_output") for index in range(len(run.text))]
-    return per_block([None if v is None else v.ndim > 3 or index in folded for index, v in enumerate(axes)])
+    counts = [_streams(run, index) for index in range(len(run.text))]
+    several = sorted({count for count in counts if count is not None and count > 1})
+    measured: Measured = {"streams": several[0]} if len(several) == 1 else {}
+    return per_block([None if count is None else count > 1 for count in counts], measured)
+
+
+def _streams(run: Run, index: int) -> int | None:
+    """How many streams leave a block; None where its output was not read."""
+    leaving, anatomy = run.text.get(index, "", "layer_output"), run.text.anatomy[index] if run.text.anatomy else None
+    if leaving is None:
+        return None
+    *axes, width = leaving.shape
+    if len(axes) > 2:
+        rows = len(next(iter(run.inputs.values())))
+        return math.prod(axes) // (rows * max(axes))
+    spreads = anatomy is not None and any(isinstance(node, OuterNode) for node in every_node(anatomy.tree))
+    return width // min(term.tensor.shape[-1] for term in anatomy.terms) if anatomy is not None and spreads else 1
 
 
 def no_mlp(run: Run) -> Verdict:
@@ -162,7 +177,9 @@ QUIRKS = (
         "Hyper-connections",
         "text",
         hyper_connections,
-        lambda m, b, n: "Several residual streams run side by side: what leaves a block has an axis for them.",
+        lambda m, b, n: (
+            f"{m.get('streams') or 'Several'} residual streams run side by side: what leaves a block holds all of them."
+        ),
     ),
     Quirk(
         "no-mlp",

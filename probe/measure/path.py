@@ -144,8 +144,9 @@ class Path:
         return next((outer for outer in reversed(leaf.inside) if self.trace.entered.get(outer) is not None), None)
 
     def kind(self) -> tuple[Kind, tuple[str, ...]]:
-        """What the hosts are. Parts of one module count as that module; children of the block that only compute from
-        the stream are an MLP without a module, and those that also take something from outside are a branch.
+        """What the hosts are. Parts of one module count as that module, if it was called; children of the block that
+        only compute from the stream, and parts that the block calls itself, are an MLP without a module, and those that
+        also take something from outside are a branch.
         """
         hosts = list(dict.fromkeys(self.hosts))
         kinds: dict[str, Kind] = {host: self._kind(host) for host in hosts}
@@ -160,8 +161,8 @@ class Path:
         if len(hosts) > 1 and mixture:
             return "moe", tuple(hosts)
         if len(hosts) > 1:
-            if len(parents) == 1:
-                parent = parents.pop()
+            parent = parents.pop() if len(parents) == 1 else ""
+            if parent in self.trace.calls:
                 return self._kind(parent), (parent,)
             return ("branch" if self.foreign else "mlp"), ()
         return (kinds[hosts[0]], tuple(hosts)) if hosts else ("branch", ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -61,11 +60,11 @@ def named_like(make: Make) -> Make:
 
 
 def with_forward(forward: Callable[..., Any], path: str = "") -> Callable[[Any], None]:
-    """A mutation that gives every block, or its module at a path, another forward; the class stays."""
+    """A mutation that gives every block, or its module at a path, another forward under the name of its class."""
 
     def change(block: Any) -> None:
         part = block.get_submodule(path)
-        part.forward = types.MethodType(forward, part)
+        part.__class__ = type(type(part).__name__, (type(part),), {"forward": forward})
 
     return each_block(change)
 
@@ -85,5 +84,15 @@ def in_turn(*changes: Callable[[Any], None]) -> Callable[[Any], None]:
     def mutate(module: Any) -> None:
         for change in changes:
             change(module)
+
+    return mutate
+
+
+def set_config(**entries: Any) -> Callable[[Any], None]:
+    """A mutation that changes what the config of a built model says, and nothing else."""
+
+    def mutate(module: Any) -> None:
+        for name, value in entries.items():
+            setattr(module.config.get_text_config(decoder=True), name, value)
 
     return mutate

@@ -9,17 +9,17 @@ from torch import nn
 
 from tests.experiments.pairs.build import Mutant, Pair, Twin
 from tests.experiments.pairs.mutations import blocks, named_like, replaced
+from tests.experiments.pairs.parts import RMS
 
 NORMS = ("input_layernorm", "post_attention_layernorm")
 EVERY = (*NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 
-class Norm(nn.Module):
-    """Divides by the root mean square and multiplies by a weight."""
+class Norm(RMS):
+    """Multiplies by its weight."""
 
     def __init__(self, before: Any) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(before.weight.clone())
+        super().__init__(before.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.rms_norm(x, x.shape[-1:]) * self.gain()
