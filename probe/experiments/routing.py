@@ -15,6 +15,7 @@ from .answers import explain, per_block, phrase, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .extra import LENGTH, SHORT, forward, noisy, once, part, token_ids
 from .tap import Rows, hooks
+from .unrouted import unrouted
 
 EXPERTS = ["num_local_experts", "num_experts", "n_routed_experts"]
 CHOSEN = ["num_experts_per_tok", "top_k_experts", "num_experts_per_token"]
@@ -51,7 +52,8 @@ def mixture_of_experts(run: Run) -> Verdict:
 
 def shared_expert(run: Run) -> Verdict:
     """On a mixture block, an MLP beside the routed experts that gives every token something, whatever the router
-    chose: inside the mixture, or as a contribution of its own that reads the same point of the stream.
+    chose: inside the mixture, also where only an output that is left without expert weights shows it, or as a
+    contribution of its own that reads the same point of the stream.
     """
     found: list[bool | None] = []
     shares = []
@@ -62,6 +64,8 @@ def shared_expert(run: Run) -> Verdict:
         shared = _value(run, index, "shared_expert_output")
         if shared is None:
             shared = _beside(run, index)
+        if shared is None:
+            shared = unrouted(run)[index]
         least = 0.0 if shared is None else float(shared.norm(dim=-1).min() / shared.norm(dim=-1).max().clamp_min(1e-30))
         shares.append(least)
         found.append(least > 0)

@@ -113,12 +113,11 @@ def tied_weights(run: Run) -> Verdict:
 def _first_logit(run: Run, matrix: torch.Tensor) -> torch.Tensor:
     """What the head gives the first token for a vector that is one in its first number and zero else."""
     head = run.model.lm_head._module
-    if getattr(head, "weight", None) is not matrix:
-        return matrix[0, 0]
     only = torch.zeros(1, 1, matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
     only[..., 0] = 1
-    logits: torch.Tensor = head(only)
-    return logits[0, 0, 0]
+    held = any(parameter is matrix for parameter in head.parameters(recurse=False))
+    logits: torch.Tensor = head(only)[0, 0, 0] if held else matrix[0, 0]
+    return logits
 
 
 def _head(model: StandardizedTransformer) -> torch.Tensor | None:

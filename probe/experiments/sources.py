@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from ..measure.edits import noise_like
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, explain, per_block
 from .base import Measured, Quirk, Verdict, some
-from .extra import projections
+from .extra import SHORT, attentions, forward, projections, token_ids
 from .projections import MOVES, PARTS, Reach, movers, reaches, untapped
+from .rows import removed
 
 NO_OWN = "No block projects values of its own."
 
@@ -106,8 +110,8 @@ def _same_in_every_row(run: Run, lender: int, borrower: int) -> bool:
 
 
 def gated_query(run: Run) -> Verdict:
-    """The width of what the query projection returns against the width of the queries: a gate beside them makes it
-    larger.
+    """The width of what the query projection returns against the width of the queries, and how much of it the
+    attention's output has a slope on: a gate beside the queries makes both larger.
     """
     seen = projections(run)
     found: list[bool | None] = []
@@ -122,12 +126,34 @@ def gated_query(run: Run) -> Verdict:
         if not only or queries is None:
             found.append(None)
             continue
-        ratio = seen.outputs[index, only[-1]].shape[-1] / _width(queries)
-        ratios.add(digits(ratio, 3))
-        found.append(ratio > 1)
+        width, own = seen.outputs[index, only[-1]].shape[-1], _width(queries)
+        ratios.add(digits(width / own, 3))
+        found.append(width > own and _reaching(run, index, only[-1]) > own)
     measured: Measured = {"width_over_queries": sorted(ratios)} if ratios else {}
     absent = "No projection yields the queries alone." if any(reaches(run)) else NO_ATTENTION
     return per_block(found, measured, absent=absent, unknown=untapped(run))
+
+
+def _reaching(run: Run, index: int, path: str) -> int:
+    """How many of the numbers that a projection gives a position reach what its attention returns, by its slope."""
+    envoy = attentions(run)[index]
+    assert envoy is not None
+    given: list[torch.Tensor] = []
+    slopes: list[torch.Tensor] = []
+
+    def watch(_: torch.nn.Module, __: Any, out: torch.Tensor) -> torch.Tensor:
+        given.append(out.detach().requires_grad_())
+        return given[-1]
+
+    def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        with torch.enable_grad(), removed(module.get_submodule(path).register_forward_hook(watch)):
+            out = module.forward(*args, **kwargs)
+            out = out if isinstance(out, torch.Tensor) else out[0]
+            slopes.extend(torch.autograd.grad((out * noise_like(out)).sum(), given[-1]))
+
+    with removed(envoy._module.register_forward_pre_hook(call, with_kwargs=True)):
+        forward(run, token_ids(run, SHORT))
+    return int((slopes[0].flatten(0, -2).abs().amax(0) > 0).sum())
 
 
 def _borrowed(measured: Measured, blocks: list[int] | None, total: int) -> str:

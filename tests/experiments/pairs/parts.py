@@ -61,26 +61,45 @@ class Feed(nn.Module):
         return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
 
 
+class Chooser(nn.Module):
+    """Gives for each token the numbers of all experts, and the weights and places of those it takes."""
+
+    def __init__(self, width: int, experts: int, chosen: int) -> None:
+        super().__init__()
+        self.numbers, self.chosen = linear(width, experts, "chooser"), chosen
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        numbers = self.numbers(x)
+        weights, places = torch.topk(numbers.softmax(-1), self.chosen, dim=-1)
+        return numbers, weights / weights.sum(-1, keepdim=True), places
+
+
+class Several(nn.Module):
+    """Small experts, called with the places and weights of those that each token takes."""
+
+    def __init__(self, mlp: Any, experts: int) -> None:
+        super().__init__()
+        self.each = nn.ModuleList([Feed(mlp, at * 7 + 1) for at in range(experts)])
+
+    def forward(self, x: torch.Tensor, places: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros_like(x)
+        for place, expert in enumerate(self.each):
+            out = out + expert(x) * (weights * (places == place)).sum(-1, keepdim=True)
+        return out
+
+
 class Mixture(nn.Module):
-    """A router that sends each token to some of a few small experts, and one for every token beside them."""
+    """Experts, some of which a token is sent to, and where asked for one for every token beside them."""
 
     def __init__(self, mlp: Any, experts: int, chosen: int, shared: bool) -> None:
         super().__init__()
-        width = mlp.down_proj.out_features
-        self.chooser = linear(width, experts, "chooser")
-        self.many = nn.ModuleList([Feed(mlp, at * 7 + 1) for at in range(experts)])
-        self.chosen = chosen
-        if shared:
-            self.always = Feed(mlp, 0)
+        self.chooser = Chooser(mlp.down_proj.out_features, experts, chosen)
+        self.many = Several(mlp, experts)
+        self.always = Feed(mlp) if shared else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         flat = x.reshape(-1, x.shape[-1])
-        weights, places = torch.topk(self.chooser(flat).softmax(-1), self.chosen, dim=-1)
-        weights = weights / weights.sum(-1, keepdim=True)
-        out = torch.zeros_like(flat)
-        for place, expert in enumerate(self.many):
-            share = (weights * (places == place)).sum(-1, keepdim=True)
-            out = out + expert(flat) * share
-        if hasattr(self, "always"):
-            out = out + self.always(flat)
+        _, weights, places = self.chooser(flat)
+        out = self.many(flat, places, weights)
+        out = out if self.always is None else out + self.always(flat)
         return out.reshape(x.shape)

@@ -127,6 +127,12 @@ PAIRS = (
                 "no",
                 "a shared expert that gives zeros",
             ),
+            Mutant(
+                Twin("mistral", mutate=replaced(mixture(shared=True), "mlp")),
+                has_shared_expert,
+                "yes",
+                "an expert for every token under another name",
+            ),
         ),
     ),
     Pair(

@@ -143,6 +143,13 @@ def with_gate(used: bool) -> Callable[[Any], None]:
     return each_block(change)
 
 
+def projects_more(module: Any) -> bool:
+    """Whether the query projection is wider than what the output projection takes."""
+    attention = blocks(module)[0].self_attn
+    width = next(attention.q_proj.parameters()).shape[0]
+    return width > attention.o_proj.in_features
+
+
 def names_a_gate(module: Any) -> bool:
     return bool(getattr(module.config, "attn_output_gate", False))
 
@@ -209,7 +216,10 @@ PAIRS = (
         mutants=(
             Mutant(Twin("mistral", mutate=with_gate(True)), names_a_gate, "yes", "no config entry names the gate"),
             Mutant(
-                Twin("mistral", mutate=set_config(attn_output_gate=True)), names_a_gate, "no", "the config names a gate"
+                Twin("mistral", mutate=with_gate(False)),
+                projects_more,
+                "no",
+                "what the projection gives beside the queries is not used",
             ),
         ),
     ),
