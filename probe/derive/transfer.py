@@ -22,23 +22,30 @@ if TYPE_CHECKING:
 
 
 def transferred(loaded: Loaded) -> Any:
-    """The default family of a build from a config, from the first of its family's twins that is built like it.
+    """The default family of a build from a config, from the twin of its family that is built like it; of several, from
+    the one whose config differs least.
 
     Raises:
         ProbeError: no twin has its class and a block like each of its blocks.
     """
     from ..checkpoints import targets
+    from ..measure.evidence import flags
     from ..measure.findings import twin
 
     family = loaded.target.family
+    candidates: list[tuple[int, Draft]] = []
     for target in targets(family):
         if target.kind != "tiny":
             continue
         model = twin(family, target.id)
         drafted = None if type(model._module) is not type(loaded.module) else _moved(model, loaded.module)
         if drafted is not None:
-            known = registry.get(family)
-            return default_family(known.name, known.title, known.checkpoints, loaded.module, drafted)
+            _, differs = flags(loaded.module.config, model._module.config)
+            candidates.append((len(differs), drafted))
+    if candidates:
+        known = registry.get(family)
+        _, likest = min(candidates, key=lambda candidate: candidate[0])
+        return default_family(known.name, known.title, known.checkpoints, loaded.module, likest)
     raise ProbeError(
         f"No tiny twin of {family} has the class {type(loaded.module).__name__} and a block like each of those of "
         f"{loaded.target.id}, so nothing that a run showed carries over to it: add a twin of its kind to "

@@ -97,13 +97,16 @@ def evidence(
     ]
     if vision is not None:
         shared.append(f"the tower {type(twin.vision._module).__name__} and the module tree of its {len(vision)} blocks")
-    same, differs = _flags(checkpoint._module.config, twin._module.config)
+    same, differs = flags(checkpoint._module.config, twin._module.config)
     shared.append(f"{same} entries of the config that are no sizes")
     return Evidence(twin=twin.loaded.target.id, shared=shared, differs=differs)
 
 
-def _flags(left: Any, right: Any) -> tuple[int, list[str]]:
-    """How many entries that are no sizes agree, and those that do not, in words; a size differs only from none."""
+def flags(left: Any, right: Any) -> tuple[int, list[str]]:
+    """How many entries of two configs that are no sizes agree, and those that do not, in words.
+
+    A size differs only from none.
+    """
     mine, theirs = dict(_entries(left.to_dict())), dict(_entries(right.to_dict()))
     same, differs = 0, []
     for name in sorted(set(mine) | set(theirs)):
