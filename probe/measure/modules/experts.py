@@ -1,16 +1,19 @@
-"""Stacked experts: the axis of a parameter that experts lie on, told by which of them a token's gradient reaches."""
+"""Stacked experts: the axis of a parameter that experts lie on, told by which of them a token's gradient reaches.
+
+What a block adds to a token depends on the experts that the token was sent to, and on no other. So in one forward the
+places that a token's gradient reaches are compared with the choice that the run read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
-from ...experiments.rows import removed
+from ...experiments.rows import hooks, removed
 from ..run import Run
-from ..trace import Key
 from .layout import EXPERTS, Layout
 from .layout import Run as Part
 from .weights import Held, in_block
@@ -18,80 +21,120 @@ from .weights import Held, in_block
 TOKENS = 4
 """So many tokens are looked at; their experts differ."""
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
+Touched = list[tuple[torch.Tensor, list[int]]]
+"""For each token looked at, where its gradient on a parameter is not zero, and the token's experts."""
 
 
 def experts(run: Run) -> list[Held]:
     """The parameters that hold all of a block's experts in one tensor, block after block."""
-    chosen = {key.block: held for key, held in run.readings.items() if _is_choice(run, key)}
-    calls: dict[tuple[int, str], Call] = {}
-    with ExitStack() as stack, torch.no_grad():
-        for index, path, module in _stacks(run, chosen):
-            hook = module.register_forward_pre_hook(_keep(calls, (index, path)), with_kwargs=True)
-            stack.enter_context(removed(hook))
-        run.model._module(**run.inputs, use_cache=False)
+    chosen = _read(run, "expert_indices")
+    logits = _read(run, "router_logits")
+    modules = {index: run.text.envoys[index]._module for index in chosen}
     paths = {id(module): path for path, module in run.model._module.named_modules()}
     found = []
-    for (index, path), call in calls.items():
-        module = run.text.envoys[index]._module.get_submodule(path)
-        above = in_block(paths[id(module)], paths[id(run.text.envoys[index]._module)])
-        for name, axis in _axes(module, call, chosen[index].flatten(0, -2)).items():
-            shape = tuple(module.get_parameter(name).shape)
-            layout = Layout(1, (Part(EXPERTS, shape[axis], 1),))
-            said = "A token's gradient on it is zero but at the experts that the token was sent to."
-            parts = ((EXPERTS, layout.subscript(EXPERTS, axis)),)
-            found.append(Held(index, f"{above}.{name}", shape, (EXPERTS,), axis, layout, parts, said))
+    with _requiring([parameter for module in modules.values() for parameter in _matrices(module).values()]):
+        for index, out in _outputs(run, modules).items():
+            module = modules[index]
+            count = logits[index].shape[-1] if index in logits else 0
+            for name, touched in _reached(module, out, chosen[index].flatten(0, -2)).items():
+                shape = tuple(module.get_parameter(name).shape)
+                if (fit := _fit(touched, shape, count)) is None:
+                    continue
+                axis, width = fit
+                layout = Layout(1, (Part(EXPERTS, shape[axis] // width, width),))
+                path = in_block(f"{paths[id(module)]}.{name}", paths[id(module)])
+                said = "A token's gradient on it is zero but at the experts that the token was sent to."
+                parts = ((EXPERTS, layout.subscript(EXPERTS, axis)),)
+                found.append(Held(index, path, shape, (EXPERTS,), axis, layout, parts, said))
     return found
 
 
-def _is_choice(run: Run, key: Key) -> bool:
-    return key.name == "expert_indices" and key.block is not None and key.host.startswith(run.text.label)
+def _read(run: Run, name: str) -> dict[int, torch.Tensor]:
+    """What the run read of a value of the text model's mixtures, by block."""
+    return {
+        key.block: held
+        for key, held in run.readings.items()
+        if key.name == name and key.block is not None and key.host.startswith(run.text.label)
+    }
 
 
-def _stacks(run: Run, chosen: dict[int | None, Any]) -> Iterator[tuple[int, str, torch.nn.Module]]:
-    """The modules of the mixtures' blocks that own a parameter of three axes or more."""
-    for index, envoy in enumerate(run.text.envoys):
-        if index in chosen:
-            for path, module in envoy._module.named_modules():
-                if any(p.ndim >= 3 and p.is_floating_point() for p in module.parameters(recurse=False)):
-                    yield index, path, module
+def _matrices(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    return {name: p for name, p in module.named_parameters() if p.ndim >= 2 and p.is_floating_point()}
 
 
-def _keep(calls: dict[tuple[int, str], Call], place: tuple[int, str]) -> Any:
-    def hook(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        calls.setdefault(place, (args, kwargs))
+def _outputs(run: Run, modules: Mapping[int, torch.nn.Module]) -> dict[int, torch.Tensor]:
+    """What blocks return, ``[tokens, …]``, each with the graph behind it as far as the block goes; nothing where no
+    gradient runs through the model.
+    """
+    outs: dict[int, torch.Tensor] = {}
 
-    return hook
+    def keep(index: int) -> Any:
+        def hook(_: torch.nn.Module, __: Any, out: Any) -> None:
+            outs.setdefault(index, (out if isinstance(out, torch.Tensor) else out[0]).flatten(0, 1))
+
+        return hook
+
+    with ExitStack() as stack:
+        for index, module in modules.items():
+            stack.enter_context(removed(module.register_forward_hook(keep(index))))
+        stack.enter_context(hooks([(envoy._module, torch.Tensor.detach) for envoy in run.text.envoys]))
+        stack.enter_context(torch.enable_grad())
+        try:
+            if modules:
+                run.model._module(**run.inputs, use_cache=False)
+        except RuntimeError:
+            return {}
+    return outs
 
 
-def _axes(module: torch.nn.Module, call: Call, chosen: torch.Tensor) -> dict[str, int]:
-    """Parameter -> the axis on which a token's gradient is at its experts alone; ``chosen``: ``[tokens, top_k]``."""
-    stacked = {name: p for name, p in module.named_parameters(recurse=False) if p.ndim >= 3}
-    frozen = [p for p in stacked.values() if not p.requires_grad]
+@contextmanager
+def _requiring(parameters: Sequence[torch.nn.Parameter]) -> Iterator[None]:
+    """Lets parameters have gradients while the context lasts."""
+    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
     for parameter in frozen:
         parameter.requires_grad_(True)
     try:
-        with torch.enable_grad():
-            out = module(*call[0], **call[1])
-            rows = out.reshape(len(chosen), -1) if isinstance(out, torch.Tensor) else None
-        if rows is None or not rows.requires_grad:
-            return {}
-        fits = {name: set(range(p.ndim)) for name, p in stacked.items()}
-        for token in range(0, len(chosen), max(1, len(chosen) // TOKENS)):
-            taken = sorted(set(chosen[token].tolist()))
-            total = (rows[token] * torch.linspace(1, 2, rows.shape[1], device=rows.device)).sum()
-            reached = torch.autograd.grad(total, list(stacked.values()), retain_graph=True, allow_unused=True)
-            for name, gradient in zip(stacked, reached, strict=True):
-                fits[name] = {axis for axis in fits[name] if gradient is not None and _at(gradient, axis) == taken}
-    except (RuntimeError, TypeError, ValueError):
-        return {}
+        yield
     finally:
         for parameter in frozen:
             parameter.requires_grad_(False)
-    return {name: axes.pop() for name, axes in fits.items() if len(axes) == 1}
 
 
-def _at(gradient: torch.Tensor, axis: int) -> list[int]:
-    others = [place for place in range(gradient.ndim) if place != axis]
-    found: list[int] = (gradient != 0).any(others).nonzero().flatten().tolist()
+def _reached(module: torch.nn.Module, out: torch.Tensor, chosen: torch.Tensor) -> dict[str, Touched]:
+    """Where the gradients of some tokens on each matrix are not zero; ``chosen``: ``[tokens, top_k]``."""
+    matrices = _matrices(module)
+    found: dict[str, Touched] = {name: [] for name in matrices}
+    if len(out) != len(chosen) or not out.requires_grad:
+        return {}
+    for token in range(0, len(chosen), max(1, len(chosen) // TOKENS)):
+        row = out[token].flatten()
+        total = (row * torch.linspace(1, 2, len(row), device=row.device, dtype=row.dtype)).sum()
+        gradients = torch.autograd.grad(total, list(matrices.values()), retain_graph=True, allow_unused=True)
+        for name, gradient in zip(matrices, gradients, strict=True):
+            if gradient is not None:
+                found[name].append((gradient != 0, sorted(set(chosen[token].tolist()))))
+    return {name: touched for name, touched in found.items() if touched}
+
+
+def _fit(touched: Touched, shape: tuple[int, ...], count: int) -> tuple[int, int] | None:
+    """The axis on which every token reaches its experts alone, and each one's width on it; None where none fits.
+
+    A matrix with a place an expert is the router's; experts that lie side by side in a matrix take several each.
+
+    Args:
+        count: how many experts were scored.
+    """
+    fits = []
+    for axis, length in enumerate(shape):
+        width = 1 if len(shape) > 2 else length // count if count and length % count == 0 else 0
+        if width > 1 or (width and len(shape) > 2):
+            every = [[e * width + k for e in taken for k in range(width)] for _, taken in touched]
+            if all(_at(mask, axis) == places for (mask, _), places in zip(touched, every, strict=True)):
+                fits.append((axis, width))
+    return fits[0] if len(fits) == 1 else None
+
+
+def _at(mask: torch.Tensor, axis: int) -> list[int]:
+    others = [place for place in range(mask.ndim) if place != axis]
+    found: list[int] = mask.any(others).nonzero().flatten().tolist()
     return found
