@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import summary
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -44,6 +46,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         folder, *_ = item.path.relative_to(ROOT / "tests").parts
         item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else str(item.path)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in summary.lines(terminalreporter.getreports("passed")):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

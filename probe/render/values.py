@@ -15,6 +15,7 @@ from probe.render.other_names import told
 from probe.render.places import is_served
 from probe.render.recipes import FORMS, recipes
 from probe.render.recipes.setup import setup as lines
+from probe.render.recipes.slices import slices
 from probe.render.roles import value_role
 from probe.render.standing import Standing
 from probe.render.templating import render
@@ -67,7 +68,7 @@ def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequenc
         show=f"#{'vision-' if vision else ''}block-{first}.{identifier}" if in_block else None,
         card=_card(value, state, standing, twin, len(blocks), _sizes(value, standing.record, shapes))
         + ([] if vision else _order(value, subject) + _others(value, subject))
-        + _recipe(value, standing, shapes),
+        + _recipe(value, standing),
     )
 
 
@@ -93,15 +94,14 @@ def _others(value: Value, subject: Subject) -> list[tuple[str, Markup]]:
     return [(tool, Markup("; ").join(found)) for tool, found in by_tool.items()]
 
 
-def _recipe(value: Value, standing: Standing, shapes: Sequence[Shape]) -> list[tuple[str, Markup]]:
-    """The snippets to copy."""
-    _, _, host = value.host.partition("layers[i]")
-    added = any(
-        f".{sub.host}".rstrip(".") == host and sub.contribution == value.name for s in shapes for sub in s.sublayers
-    )
-    found = recipes(standing, value, added and "layers[i]" in value.host)
-    forms = [answers.RecipeForm(r.form, FORMS[r.form], r.read, r.edit, r.why) for r in found]
-    return [("recipe", render(answers.Recipe(forms)))] if forms else []
+def _recipe(value: Value, standing: Standing) -> list[tuple[str, Markup]]:
+    """The snippets to copy: those of the value, and those of each head's or expert's part of a weight."""
+    own = [answers.RecipeForm(r.form, FORMS[r.form], r.read, r.edit, r.why) for r in recipes(standing, value)]
+    card = [("recipe", render(answers.Recipe(own)))] if own else []
+    for found in slices(standing, value):
+        forms = [answers.RecipeForm(form, label, found.code[form], None, None) for form, label in FORMS.items()]
+        card.append((f"without one {found.what}", render(answers.Recipe(forms))))
+    return card
 
 
 def setup(record: Record) -> Markup:

@@ -13,7 +13,7 @@ FORMS = ("names", "nnsight", "pytorch")
 
 def opened(page: Page) -> Locator:
     page.locator(f"{ROW} summary").click()
-    recipe = page.locator(f"{ROW} .recipe")
+    recipe = page.locator(f"{ROW} .recipe").first
     expect(recipe.locator(".forms button")).to_have_text(["this project", "nnsight", "PyTorch", "copy"])
     return recipe
 
@@ -31,7 +31,7 @@ def test_the_chosen_form_is_shown_everywhere_and_after_a_reload(open_page: Open)
     recipe.locator("[data-choose=pytorch]").click()
     shows(recipe, "pytorch")
     page.goto(page.url.partition("#")[0] + "#block-0.v-layers-self_attn-attention_keys")
-    shows(page.locator(".pane-card .recipe"), "pytorch")
+    shows(page.locator(".pane-card .recipe").first, "pytorch")
     page.reload()
     shows(opened(page), "pytorch")
 

@@ -10,15 +10,18 @@ from typing import Any
 
 import torch
 
-from probe.render.know.subject import Subject
-from probe.render.know.terms import terms
+from probe.checkpoints import load, resolve
 from probe.render.recipes import FORMS, Recipe, recipes
 from probe.render.recipes.setup import setup
+from probe.render.recipes.slices import Slice, slices
 from probe.render.standing import Standing
 from probe.schema import Record, Value
 
 CLOSE = 1e-5
 """Largest difference, relative to the value's own size, at which two runs of one twin gave the same."""
+
+UNSEEN = {"blt": "its last patch is of bytes still to come, which no logit of the prompt sees"}
+"""Families whose logits an edit at the last position leaves as they are, and why."""
 
 _numbers = count()
 
@@ -39,29 +42,43 @@ def same(found: Any, wanted: Any) -> bool:
     return bool((found - wanted).abs().max() <= CLOSE * max(1.0, float(wanted.abs().clamp(max=1e6).max())))
 
 
+def snippets(standing: Standing) -> list[tuple[Value, list[Recipe]]]:
+    """Every value of a page with its recipes, the vision encoder's last."""
+    record = standing.record
+    rows = [*record.values, *(record.vision.values if record.vision else [])]
+    return [(row, recipes(standing, row)) for row in rows]
+
+
+def installed(record: Record) -> Record:
+    """A record whose set-up loads real weights from where they are installed, as it builds a twin, not from the Hub."""
+    return record.model_copy(update={"checkpoint": record.checkpoint.model_copy(update={"kind": "tiny"})})
+
+
 @dataclass
 class Page:
-    """A twin's page: its set-ups, run once a form, and what came of its snippets."""
+    """A page: its set-ups, run once a form, and what came of its snippets."""
 
     record: Record
     namespaces: dict[str, dict[str, Any]] = field(default_factory=dict)
     ran: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    unedited: torch.Tensor = field(init=False)
+    _untouched: torch.nn.Module | None = None
 
     def __post_init__(self) -> None:
         for form in FORMS:
             self.namespaces[form] = {}
-            execute(setup(self.record, form), self.namespaces[form])
-        vector = self.namespaces["names"]["vector"]
+            execute(setup(installed(self.record), form), self.namespaces[form])
+        drawn = {name: held for name, held in self.namespaces["names"].items() if name.endswith("vector")}
         for namespace in self.namespaces.values():
-            namespace["vector"] = vector
+            namespace.update(drawn)
+        plain = self.namespaces["pytorch"]
+        with torch.no_grad():
+            self.unedited = plain["model"](**plain["inputs"]).logits
 
     def snippets(self) -> list[tuple[Value, list[Recipe]]]:
         """Every value with its recipes, the vision encoder's last."""
-        standing = Standing(self.record, None)
-        added = {(term.value.host, term.value.name) for term in terms(Subject(standing))}
-        rows = [*self.record.values, *(self.record.vision.values if self.record.vision else [])]
-        return [(row, recipes(standing, row, (row.host, row.name) in added)) for row in rows]
+        return snippets(Standing(self.record, None))
 
     def run(self) -> None:
         for value, forms in self.snippets():
@@ -70,6 +87,27 @@ class Page:
                 for kind, code, result in (("read", recipe.read, "value"), ("edit", recipe.edit, "logits")):
                     if code is not None:
                         self._one(value, recipe.form, kind, code, result, wanted)
+
+        self._run_slices()
+
+    def _run_slices(self) -> None:
+        """Every snippet that takes out a head or an expert, which must put back what it took."""
+        standing = Standing(self.record, None)
+        for value in self.record.values:
+            for found in slices(standing, value):
+                wanted: dict[str, Any] = {}
+                for form, code in found.code.items():
+                    self._one(value, form, found.what, code, "logits", wanted)
+                    weight = self.namespaces[form].pop("weight", None)
+                    if weight is not None and not torch.equal(weight, self._weight(found)):
+                        self.wrong.append(f"{found.path}, {form}: the weight is not as it was")
+
+    def _weight(self, found: Slice) -> torch.Tensor:
+        """A parameter as it is on a model that no snippet touched."""
+        if self._untouched is None:
+            own = self.record.checkpoint
+            self._untouched = load(resolve(own.id, self.record.family)).module
+        return self._untouched.get_parameter(found.path)
 
     def _one(self, value: Value, form: str, kind: str, code: str, result: str, wanted: dict[str, Any]) -> None:
         namespace = self.namespaces[form]
@@ -80,9 +118,16 @@ class Page:
         except Exception as error:  # a snippet may fail in any way; all that fail are told together
             self.wrong.append(f"{where}: {type(error).__name__}: {error}")
             return
+        if form == "names" and kind == "edit" and self._unmoved(namespace[result]):
+            self.wrong.append(f"{where}: the logits are {'others' if self.record.family in UNSEEN else 'as they were'}")
+            return
         if form == "names":
             wanted[kind] = namespace[result]
         elif kind not in wanted or not same(namespace[result], wanted[kind]):
             self.wrong.append(f"{where}: not what the project's name gives")
             return
         self.ran[form, kind] += 1
+
+    def _unmoved(self, logits: torch.Tensor) -> bool:
+        """Whether an edit left the logits, or moved them where it is known to leave them."""
+        return torch.equal(logits, self.unedited) != (self.record.family in UNSEEN)

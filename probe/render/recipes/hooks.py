@@ -58,7 +58,7 @@ def edit(at: Place) -> str | None:
         [
             *at.counts,
             "def add(module, args, output):",
-            f"    {at.expression(at.location)}[:, -1] += vector",
+            f"    {at.expression(at.location)}{at.change}",
             "    hook.remove()",
             "",
             f"hook = {_module(at)}.register_forward_hook(add)",

@@ -17,4 +17,4 @@ def read(at: Place) -> str:
 
 
 def edit(at: Place) -> str:
-    return "\n".join([TRACE, f"    {at.host}.{at.name}[:, -1] += vector", "    logits = model.logits.save()"])
+    return "\n".join([TRACE, f"    {at.host}.{at.name}{at.change}", "    logits = model.logits.save()"])

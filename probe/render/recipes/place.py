@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probe.render.know.subject import modules
 from probe.render.standing import Standing
-from probe.schema import Record, Shape, Value
+from probe.schema import Record, Shape, Value, Vision
 
 GROUP = re.compile(r"unflatten\((\d+), \(([^)]*)\)\)")
 VIEW = re.compile(r"tensor(\.(unflatten|flatten|squeeze|permute)\([^.]*\))*")
 CALLED = ("batch", "seq")
 SERVED = ("input", "inputs", "output", "source")
-PASSES = ("the last time", "once a token")
+PASSES = ("the last time", "once a token", "for each head")
 SAME = {"query": "seq", "key": "seq"}
 """Dims of a pattern without a cache."""
 
@@ -30,8 +31,10 @@ class Place:
         side: ``in``, ``out`` or ``op``.
         view: the value as an expression on ``tensor``, ``kwargs`` and ``config``; None where there is none.
         counted: whether the view speaks of ``batch`` and ``seq``.
-        passes: for an operation in a loop, which of its passes the value is of: ``the last time``, ``once a token``.
-        tupled: whether the tensor may stand first in a tuple, by the version of transformers.
+        passes: for an operation in a loop, which of its passes the value is of: ``the last time``, ...
+        tupled: whether the tensor may stand first in a tuple, by the version of transformers or with a cache.
+        change: what an edit of a contribution does, after the value: at a text's last position, or at every image's
+            first patch.
     """
 
     host: str
@@ -43,6 +46,7 @@ class Place:
     counted: bool
     passes: str
     tupled: bool
+    change: str
 
     @property
     def operation(self) -> str:
@@ -88,8 +92,41 @@ def place(standing: Standing, value: Value) -> Place:
         view=None if view is None else GROUP.sub(lambda match: _numbers(match, sizes), view),
         counted=view is not None and any(_counted(match[2]) for match in GROUP.finditer(view)),
         passes=next((words for words in PASSES if value.read_at.endswith(f", {words}")), ""),
-        tupled=value.name == "layer_output" and value.location == "output",
+        tupled=(value.name == "layer_output" and value.location == "output")
+        or (value.name == "recurrence_output" and value.location.endswith(".output")),
+        change=_change(standing, value),
     )
+
+
+def _part(record: Record, value: Value) -> Record | Vision | None:
+    """The half of a record that a value is of."""
+    return record.vision if value.host.startswith("model.vision") else record
+
+
+def is_added(record: Record, value: Value) -> bool:
+    """Whether a value is what a sublayer adds to its stack's stream."""
+    part = _part(record, value)
+    _, block, host = value.host.partition("layers[i]")
+    sublayers = [sublayer for shape in (part.shapes if part else []) for sublayer in shape.sublayers]
+    added = {(f".{sublayer.host}".rstrip("."), sublayer.contribution) for sublayer in sublayers}
+    return bool(block) and (host, value.name) in added
+
+
+def narrowest(record: Record, values: Sequence[Value]) -> int | None:
+    """The smallest width of what the sublayers add; None where no run measured it."""
+    return min((value.shape[-1] for value in values if value.shape and is_added(record, value)), default=None)
+
+
+def _change(standing: Standing, value: Value) -> str:
+    """What follows the value in an edit; what is wider than the other contributions takes the vector several times."""
+    at, vector = ("0", "vision_vector") if value.host.startswith("model.vision") else ("-1", "vector")
+    run = standing.run
+    measured = value if standing.ran else standing.twin_value(value)
+    part = _part(run, value) if run else None
+    if run and part and measured and measured.shape and is_added(run, measured):
+        times = measured.shape[-1] // (narrowest(run, part.values) or measured.shape[-1])
+        vector += f".repeat({times})" if times > 1 else ""
+    return f"[:, {at}] += {vector}"
 
 
 def _expression(path: str, block: int = 0) -> str:

@@ -1,8 +1,9 @@
-"""What the snippets of a page stand on: ``model``, ``inputs`` and ``vector``, in each form."""
+"""What the snippets of a page stand on: ``model``, ``inputs`` and the vectors that edits add, in each form."""
 
 from __future__ import annotations
 
 from probe.render.recipes import Form
+from probe.render.recipes.place import is_added, narrowest
 from probe.schema import Record
 
 PROMPT = "The Eiffel Tower is in the city of"
@@ -15,7 +16,17 @@ def setup(record: Record, form: Form) -> str:
     """
     lines = ["import torch", *(["import nnsight"] if form != "pytorch" else []), *_imports(record, form), ""]
     lines += [*_model(record, form), *_inputs(record, form)]
-    return "\n".join([*lines, f"vector = torch.randn({record.sizes['hidden_size']})"])
+    return "\n".join([*lines, *_vectors(record)])
+
+
+def _vectors(record: Record) -> list[str]:
+    """As wide as what the sublayers add: where no run measured that, as the checkpoint's stream."""
+    width = narrowest(record, record.values) or record.sizes["hidden_size"]
+    lines = [f"vector = torch.randn({width})"]
+    if record.vision and any(is_added(record, value) for value in record.vision.values):
+        width = narrowest(record, record.vision.values) or record.vision.sizes["vision_hidden_size"]
+        lines.append(f"vision_vector = torch.randn({width})")
+    return lines
 
 
 def _tiny(record: Record) -> bool:

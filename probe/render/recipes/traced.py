@@ -26,7 +26,7 @@ def edit(at: Place) -> str | None:
         *at.counts,
         TRACE,
         *_tensor(at),
-        f"    {target}[:, -1] += vector",
+        f"    {target}{at.change}",
         '    logits = model.output["logits"].save()',
     ]
     return "\n".join(lines)
