@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 import transformers
