@@ -95,7 +95,9 @@ def _lines(found: Checked) -> list[str]:
     lines = []
     for checkpoint, changes in found.stale.items():
         lines.append(
-            f"{found.family} · {checkpoint}: {counted(len(changes), 'fact')} no longer hold{_s(len(changes))}."
+            f"{found.family} · {checkpoint}: {counted(len(changes), 'fact')} no longer hold{_s(len(changes))}"
+            + "".join(f"; {name} was {was}, is {now}" for name, (was, now) in found.versions[checkpoint].items())
+            + "."
         )
         lines += [f"  {change.section}: {change.readings('recorded', 'measured')}" for change in changes[:_MOST]]
         if len(changes) > _MOST:

@@ -13,6 +13,9 @@ from probe.diff.compare import Change, compare
 from probe.errors import ProbeError
 from probe.jobs import Crew, Job, Options, Outcome
 
+PACKAGES = ("transformers", "torch", "nnsight")
+"""What a record names the versions of that can change its facts."""
+
 
 @dataclass
 class Checked:
@@ -21,6 +24,7 @@ class Checked:
     Attributes:
         held: number of records that hold.
         stale: the checkpoints whose record no longer holds: what differs, the record's reading first.
+        versions: for each of these the packages of which it was recorded under another version: both versions.
         absent: the checkpoints that can be measured here and have no record.
         broken: a sentence for each record that is no record, or that nothing measures any more.
         unchecked: the checkpoints whose record is of real weights or a device that are not here.
@@ -32,6 +36,7 @@ class Checked:
     family: str
     held: int = 0
     stale: dict[str, list[Change]] = field(default_factory=dict)
+    versions: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
@@ -97,6 +102,7 @@ def _compare(found: Checked, outcome: Outcome) -> None:
         found.unchecked.append(checkpoint)
     elif changes := compare(record, measured):
         found.stale[checkpoint] = changes
+        found.versions[checkpoint] = _versions(record, measured)
         found.texts[checkpoint] = outcome.text
     else:
         found.held += 1
@@ -106,6 +112,12 @@ def _elsewhere(record: dict[str, Any], measured: dict[str, Any]) -> bool:
     """Whether a record is of real weights that another kind of device ran."""
     one, other = (each["provenance"]["device"] for each in (record, measured))
     return bool(measured["checkpoint"]["kind"] == "weights" and one != other)
+
+
+def _versions(record: dict[str, Any], measured: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """The packages of which a record and what was measured have another version."""
+    pairs = {name: (record["provenance"][name], measured["provenance"][name]) for name in PACKAGES}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _fault(path: Path) -> str | None:

@@ -44,6 +44,7 @@ class Rotary:
         extent: where they lie.
         style: which dimensions turn together; None where none turn, or in no pairs known here.
         frequencies: angle a position of each pair in radians, in the order of the pairs; NaN where it was not seen.
+        stretched: whether the pairs turn on ellipses: gains that differ within a pair multiply behind the rotation.
     """
 
     width: int
@@ -51,6 +52,7 @@ class Rotary:
     extent: Extent
     style: Style | None
     frequencies: tuple[float, ...]
+    stretched: bool = False
 
     @property
     def share(self) -> float:
@@ -99,9 +101,9 @@ def rotary(rows: torch.Tensor, shifts: tuple[int, ...], close: float) -> Rotary:
     extent, turning = _extent(moving, still, width)
     for style, pairs in _pairings(turning):
         for queries in (rows, level):
-            angles = _angles(queries, shifts, pairs, close)
-            if angles is not None:
-                return Rotary(width, turning, extent, style, angles)
+            found = _angles(queries, shifts, pairs, close)
+            if found is not None:
+                return Rotary(width, turning, extent, style, *found)
     return Rotary(width, turning, extent, None, ())
 
 
@@ -139,21 +141,21 @@ def _pairings(turning: tuple[int, ...]) -> list[tuple[Style, list[tuple[int, int
 
 def _angles(
     rows: torch.Tensor, shifts: tuple[int, ...], pairs: list[tuple[int, int]], close: float
-) -> tuple[float, ...] | None:
-    """The angle a position of each pair, or None where a pair does not turn as one number: ``rows`` is ``[shifts,
-    heads, samples, width]``.
+) -> tuple[tuple[float, ...], bool] | None:
+    """The angle a position of each pair and whether on ellipses, or None where a pair does not turn as one number:
+    ``rows`` is ``[shifts, heads, samples, width]``.
     """
     first, second = (list(side) for side in zip(*pairs, strict=True))
     left, right = rows[..., first].double(), rows[..., second].double()
     room = close + EPSILON * torch.tensor(shifts, dtype=left.dtype, device=left.device)
-    for ratio in (torch.ones_like(left[0, :, 0]), _gains(left, right, room)):
+    for stretched, ratio in enumerate((torch.ones_like(left[0, :, 0]), _gains(left, right, room))):
         numbers = torch.complex(left, right * ratio[None, :, None])
         still = numbers[:1]
         turns = (numbers * still.conj()).sum((1, 2)) / still.abs().square().sum((1, 2)).clamp_min(1e-30)
         known = still.abs().amax(dim=(0, 1, 2)) > SEEN * still.abs().amax()
         error = (numbers - turns[:, None, None] * still).abs().amax(dim=(1, 2, 3)) / still.abs().amax()
         if not bool((error > room).any()):
-            return _speeds(turns.angle(), known, shifts)
+            return _speeds(turns.angle(), known, shifts), bool(stretched)
     return None
 
 

@@ -94,6 +94,7 @@ ABSENT = "no such name"
 
 QUOTIENT = "the quotient, before the gain and the bias"
 HEADS = "with the axes batch, position, head, width"
+TURNED = Unless("norm-after-rotary", "turned, but before the norm that follows")
 SCALED = Unless("scaled-residual-adds", "times the block's factor in Granite's adapters, without it in others")
 RETURNED = (
     Unless("sandwich-norms", "what the module returns, before the norm that follows it"),
@@ -148,9 +149,9 @@ NAMES = (
     ),
     _lens("attention_output", "blocks.{i}.hook_attn_out", SCALED),
     _lens("mlp_output", "blocks.{i}.hook_mlp_out", SCALED),
-    _lens("attention_queries", "blocks.{i}.attn.hook_rot_q", PART, form=HEADS, needs=ROTARY),
+    _lens("attention_queries", "blocks.{i}.attn.hook_rot_q", PART, TURNED, form=HEADS, needs=ROTARY),
     _lens("attention_queries", "blocks.{i}.attn.hook_q", *PROJECTED, form=HEADS),
-    _lens("attention_keys", "blocks.{i}.attn.hook_rot_k", PART, form=HEADS, needs=ROTARY),
+    _lens("attention_keys", "blocks.{i}.attn.hook_rot_k", PART, TURNED, form=HEADS, needs=ROTARY),
     _lens("attention_keys", "blocks.{i}.attn.hook_k", *PROJECTED, form=HEADS),
     _lens(
         "attention_values",

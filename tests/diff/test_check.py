@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from probe import jobs
 from tests.diff.conftest import FAMILY, TWIN, Desk
 
 Record = dict[str, Any]
+
+PROBE = jobs._probe
+"""What measures, before a desk puts its own in its place."""
 
 
 def _row(rows: list[Record], **wanted: object) -> Record:
@@ -169,6 +173,34 @@ def test_an_untouched_record_and_other_last_digits_hold(desk: Desk, edit: Callab
     assert desk.run("check", FAMILY, "--checkpoint", TWIN)[:2] == (
         0, f"{FAMILY}: 1 record holds.\nAll records of 1 family hold.\n",
     )  # fmt: skip
+
+
+def _other_block(self: Any, hidden_states: Any, **kwargs: Any) -> Any:
+    """A block of a version in which the MLP returns a tuple."""
+    attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **kwargs)
+    hidden_states = hidden_states + attended
+    return hidden_states + self.mlp(self.post_attention_layernorm(hidden_states))[0]
+
+
+def test_rows_that_another_version_breaks_are_told_with_both_versions(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
+
+    from probe.measure import findings
+
+    findings.forget()
+    request.addfinalizer(findings.forget)
+
+    mlp = LlamaMLP.forward
+    desk.edit(lambda record: record["provenance"].update(transformers="4.47.0"))
+    monkeypatch.setattr(LlamaMLP, "forward", lambda self, x: (mlp(self, x),))
+    monkeypatch.setattr(LlamaDecoderLayer, "forward", _other_block)
+    monkeypatch.setattr(jobs, "_probe", PROBE)
+    status, out, _ = desk.run("check", FAMILY, "--checkpoint", TWIN)
+    assert status == 1 and f"no longer hold; transformers was 4.47.0, is {metadata.version('transformers')}.\n" in out
+    assert "`model.layers.{i}.mlp`, type: recorded `Tensor`, measured `tuple`" in out
+    assert "element `0`, value: recorded none, measured `model.layers[i].mlp.mlp_output`" in out
 
 
 def test_real_weights_of_another_device_are_not_checked_and_nothing_else_goes_unchecked(desk: Desk) -> None:

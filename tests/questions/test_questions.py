@@ -14,9 +14,14 @@ import pytest
 
 from probe import cli, names
 from probe.render.answers import Lookup
+from probe.render.know.order import ATTENTION, paths
+from probe.render.know.subject import Subject
 from probe.render.lookups import lookups
+from probe.render.lookups.stream import place
+from probe.render.other_names import Told, told
 from probe.render.places import is_served
 from probe.render.standing import Standing
+from probe.render.values import tables
 from probe.schema import Experiment, Record, Value
 from tests.render.test_know import COMMITTED, FAMILIES
 
@@ -49,6 +54,17 @@ class Page:
 
     def quirk(self, slug: str) -> Experiment | None:
         return next((e for e in self.record.experiments if e.slug == slug and e.verdict == "yes"), None)
+
+    def run_quirk(self, slug: str) -> Experiment | None:
+        """The quirk as the run behind the page measured it."""
+        return next((e for e in self.run.experiments if e.slug == slug and e.verdict == "yes"), None)
+
+    def verdict(self, slug: str) -> str | None:
+        return next((e.verdict for e in self.record.experiments if e.slug == slug), None)
+
+    @cached_property
+    def subject(self) -> Subject:
+        return Subject(self.standing)
 
     def facts(self) -> set[str]:
         return {fact.name for fact in self.run.facts}
@@ -145,10 +161,101 @@ def _heads_apart(page: Page) -> bool:
 
 
 def _blocks_told(page: Page) -> bool:
+    """Whether each block's shape names its layer type, and what blocks differ in is told with the blocks: rotary, norms
+    of queries, mixtures. Mixtures are compared with the wiring.
+    """
     record = page.record
-    return len(record.blocks) == len(record.layer_types) and {record.shapes[s].layer_type for s in record.blocks} != {
-        None
+    if [record.shapes[shape].layer_type for shape in record.blocks] != list(record.layer_types):
+        return False
+    mixed = [i for i, s in enumerate(record.blocks) if any(sub.kind == "moe" for sub in record.shapes[s].sublayers)]
+    found = page.quirk("mixture-of-experts")
+    told = [page.quirk(slug) for slug in ("nope-blocks", "qk-norm", "chunked-attention", "sliding-window")]
+    return (found.blocks if found else []) == mixed and all(each.blocks for each in told if each)
+
+
+def _order_of_heads_told(page: Page) -> bool:
+    """Whether each weight that yields several of queries, keys and values has the part of each, or the reason."""
+    fused = [weight for weight in page.record.weights if len(weight.yields) > 1]
+    return all(set(weight.yields) <= weight.parts.keys() or weight.statement for weight in fused)
+
+
+def _middle_among_norms(page: Page) -> bool:
+    """Whether the stream's middle is what the norm before the MLP takes, which is not the norm after the attention."""
+    record, found = page.record, False
+    for shape in record.shapes:
+        kinds = {sub.kind: sub for sub in shape.sublayers}
+        mlp, attention = kinds.get("mlp") or kinds.get("moe"), kinds.get("attention")
+        if mlp is None or attention is None or not (mlp.pre_norm and attention.post_norm):
+            continue
+        middle, normed, added = (page.value(name) for name in ("layer_mid", "mlp_norm_output", "attention_output"))
+        if not (middle and normed and added) or mlp.pre_norm == attention.post_norm:
+            return False
+        at = [row.hf.path.rpartition(".")[2] if row.hf else "" for row in (normed, added)]
+        before = middle.hf is not None and middle.hf.side == "in" and middle.hf.path.endswith(f".{mlp.pre_norm}")
+        if not (before and at == [mlp.pre_norm, attention.post_norm]):
+            return False
+        found = True
+    return found
+
+
+def _four_norms(page: Page) -> bool:
+    return any(
+        sub.kind in ("mlp", "moe") and sub.pre_norm and sub.post_norm
+        for shape in page.record.shapes
+        if {s.kind for s in shape.sublayers} & {"attention"}
+        for sub in shape.sublayers
+    )
+
+
+def _same_name(page: Page) -> list[tuple[Value, Told]]:
+    """The names of the page that stand for another of our values."""
+    rows = filter(is_served, page.record.values)
+    return [(row, one) for row in rows for one in told(page.subject, row) if one.differs and one.name.instead]
+
+
+def _misleading_told(page: Page) -> bool:
+    """Whether each stands in the table with the places of both tensors."""
+    rows = {str(row[0].striptags()): row for row in page.tables["l-misleading"].rows}
+    found = _same_name(page)
+    return all(
+        (row := rows[one.name.name]) and str(place(value)) in row[2] and row[3].count("<code>") >= 3
+        for value, one in found
+    )
+
+
+def _cards_named(page: Page) -> bool:
+    """Whether every value's card has all the names that hold for it."""
+    cards = {
+        (host.host, host.module, row.name): dict(row.card) for host in tables(page.standing, False) for row in host.rows
     }
+    return all(
+        one.name.name in cards[value.host, value.module, value.name].get(one.name.tool, "")
+        for value in page.record.values
+        for one in told(page.subject, value)
+    )
+
+
+def _order_told(page: Page) -> bool:
+    """Whether rows of queries and keys say whether they are turned, and behind which steps, for each of their blocks;
+    where a part of a head turns, with how much of it.
+    """
+    parts = [page.run_quirk(slug) for slug in ("partial-rotary", "proportional-rotary")]
+    if not all({"turning", "width"} <= part.measured.keys() for part in parts if part):
+        return False
+    for name in ("attention_queries", "attention_keys"):
+        row = page.subject.value(ATTENTION, name)
+        ways = paths(page.subject, name)
+        if row is None or sorted(block for way in ways for block in way.blocks) != sorted(row.blocks or []):
+            return False
+        if any(way.open and page.verdict("norm-after-rotary") in ("yes", "no") for way in ways):
+            return False
+    return True
+
+
+def _turned(page: Page) -> object:
+    """Queries of an attention whose rotation and norms could be examined."""
+    known = page.verdict("interleaved-rotary"), page.verdict("qk-norm")
+    return page.subject.value(ATTENTION, "attention_queries") and not {"inconclusive", None} & {*known}
 
 
 def _logits_told(page: Page) -> bool:
@@ -193,7 +300,13 @@ QUESTIONS = (
     ),
     Question("nnterp#51", "outputs that hold the residual", quirk("residual-inside-module"), "l-terms", _terms_apart),
     Question("TransformerLens#1648", "output against contribution", table("l-terms"), "l-terms", _terms_apart),
-    Question("TransformerLens#650", "resid_mid among four norms", quirk("sandwich-norms"), "rows", every),
+    Question("TransformerLens#650", "resid_mid among four norms", _four_norms, "rows", _middle_among_norms),
+    Question("TransformerLens#1317", "one name, two tensors", _same_name, "l-misleading", _misleading_told),
+    Question("TransformerLens#644", "names on each part", lambda p: p.record.checkpoint.kind == "tiny", "cards",
+             _cards_named),
+    Question("OLMo#806, gemma_pytorch#74", "norm, then rotary?", _turned, "rows", _order_told),
+    Question("captum PR#1736", "the order of a fused projection", quirk("fused-qkv"), "l-projections",
+             _order_of_heads_told),
     Question(
         "TransformerLens#657", "the norm's output with its gain", lambda page: page.value("attention_norm_output"),
         "l-norms", table("l-norms"),
@@ -229,6 +342,8 @@ NO_COLUMN = "a row's missing share is told, but its pattern is no softmax with o
 UNANSWERED: dict[tuple[str, str], str] = {
     ("jax#30964", "inkling2_text"): NO_COLUMN,
     ("jax#30964", "inkling2_loop_text"): NO_COLUMN,
+    ("TransformerLens#650", "gemma3n_text"): "a branch is added beside the attention, and both are scaled before the "
+    "MLP's norm: no stream lies between attention and MLP, and the block's sum tells it",
 }
 """Thread and family of what a page cannot answer, with the reason; one that is answered after all fails."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from probe import names
 from probe.names.reach import stacked
+from probe.render.know.order import paths
 from probe.render.know.subject import Subject
 from probe.render.other_names import told
 from probe.render.values import tables
@@ -72,9 +75,31 @@ def test_the_blocks_that_nnterp_finds(path: str, found: bool) -> None:
 
 
 def test_every_condition_of_a_name_is_a_quirk_that_is_measured() -> None:
-    known = {e.slug for family in ("llama", "gemma2") for e in committed(family, "tiny").record.experiments}
+    from probe.experiments import QUIRKS
+
+    known = {quirk.slug for quirk in QUIRKS if quirk.about == "text"}
     slugs = {unless.quirk for name in names.NAMES for unless in name.unless} | {name.needs for name in names.NAMES}
     assert slugs - {None, names.ROTARY} <= known
+
+
+@pytest.mark.parametrize(
+    ("verdict", "steps"),
+    [
+        ("yes", "projection, rotary, norm (post-rotary)"),
+        ("no", "projection, norm, rotary (post-rotary)"),
+        ("n/a", "projection, norm and rotary (post-rotary; their order: Either.)"),
+        (None, "projection, norm and rotary (post-rotary; their order: not examined)"),
+    ],
+)
+def test_the_order_of_norm_and_rotary_is_told_as_it_was_measured(verdict: str | None, steps: str) -> None:
+    page = committed("qwen3", "tiny")
+    found = [e for e in page.record.experiments if e.slug != "norm-after-rotary"]
+    blocks = list(range(len(page.record.blocks))) if verdict == "yes" else []
+    if verdict is not None:
+        like = {"slug": "norm-after-rotary", "verdict": verdict, "blocks": blocks, "statement": "Either."}
+        found.append(found[0].model_copy(update=like))
+    subject = Subject(replace(page, record=page.record.model_copy(update={"experiments": found})))
+    assert [path.words for path in paths(subject, "attention_keys")] == [steps]
 
 
 def test_a_row_tells_the_names_and_what_stands_before_it() -> None:

@@ -25,6 +25,7 @@ ENTRANCE = (
     "partial-rotary",
     "proportional-rotary",
     "interleaved-rotary",
+    "norm-after-rotary",
     "rotary-bases",
     "rescaled-rotary",
     "multimodal-rotary",
@@ -56,6 +57,7 @@ ELSEWHERE = {
 FOLLOWS = {
     "scaled-embeddings": "A row of the table has to be multiplied likewise before it stands for a token in the stream.",
     "per-layer-embeddings": "Another token put in at `token_embeddings` leaves this path as it was.",
+    "norm-after-rotary": "What the rotation gives is not yet what the scores compare.",
     "partial-rotary": "What the other dimensions compare does not depend on distance.",
     "alibi": "It is in `attention_scores`: two keys at different distances compare only after it is taken off.",
     "gain-norm": "Folding a norm into the projection after it takes 1 + weight.",

@@ -30,7 +30,7 @@ class Path:
     def words(self) -> str:
         """``projection, norm, rotary (post-rotary)``."""
         rotary = "post-rotary" if any("rotary" in step for step in self.steps) else "no rotary"
-        return f"{', '.join(self.steps)} ({rotary})"
+        return f"{', '.join(self.steps)} ({rotary}{f'; their order: {self.open}' if self.open else ''})"
 
 
 def turning(subject: Subject) -> frozenset[int] | None:
@@ -64,7 +64,7 @@ def _path(subject: Subject, block: int, normed: bool, turned: bool) -> tuple[tup
     if not normed or not rotary:
         return ("projection", *(["norm"] if normed else []), *rotary), ""
     after = _found(subject, "norm-after-rotary")
-    if after is None or after.verdict == "inconclusive":
+    if after is None or after.verdict not in ("yes", "no"):
         return ("projection", "norm and rotary"), (after.statement if after else None) or "not examined"
     if block in _blocks(subject, "norm-after-rotary"):
         return ("projection", "rotary", "norm"), ""

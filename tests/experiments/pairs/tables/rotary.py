@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.experiments.pairs.attentions import Neighbours, is_of, of_class, setting
+from tests.experiments.pairs.attentions import Neighbours, OwnArithmetic, is_of, of_class, setting
 from tests.experiments.pairs.build import Mutant, Pair, Twin
 
 
@@ -57,6 +57,16 @@ def promise_a_part(module: Any) -> None:
 def one_base(module: Any) -> None:
     for part in rotary(module):
         part.sliding_attention_inv_freq.copy_(part.full_attention_inv_freq)
+
+
+class NormBehind(OwnArithmetic):
+    """An attention that turns its queries and keys, and norms them after."""
+
+    def turned(self: Any, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        left, right = x.chunk(2, -1)
+        turned = x * cos[:, None] + torch.cat([-right, left], -1) * sin[:, None]
+        found: torch.Tensor = self.q_norm(turned)
+        return found
 
 
 def leaves_blocks_out(module: Any) -> bool:
@@ -144,6 +154,19 @@ PAIRS = (
         no=Twin("arcee"),
         mutants=(
             Mutant(Twin("arcee", mutate=of_class(Neighbours)), is_of("cohere"), "yes", "Arcee with another rotation"),
+        ),
+    ),
+    Pair(
+        "norm-after-rotary",
+        yes=Twin("hunyuan_v1_dense"),
+        no=Twin("qwen3"),
+        mutants=(
+            Mutant(
+                Twin("qwen3", mutate=of_class(NormBehind)),
+                is_of("hunyuan_v1_dense"),
+                "yes",
+                "Qwen3 with its norm behind the rotation",
+            ),
         ),
     ),
     Pair(
