@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
+
+from probe.measure.findings import twin
+from probe.measure.modules.known import Known
+from probe.measure.modules.returned import returned
+from probe.measure.run import measure
 from probe.render.recipes import recipes
 from probe.render.standing import Standing
-from probe.schema import HfPath, Record
+from probe.schema import HfPath, Record, Returned
 from tests.recipes.running import Page, execute, same
 
 
@@ -43,6 +49,33 @@ def test_an_edit_of_a_contribution_moves_the_logits(record: Callable[[str, str],
     execute(edit, namespace)
     moved = (namespace["logits"] - before).abs().amax(-1)[0]
     assert moved[-1] > 1e-2 and moved[:-1].max() == 0
+
+
+def test_a_contribution_behind_an_operation_is_hooked_on_the_module_that_returns_it(
+    record: Callable[[str, str], Record],
+) -> None:
+    """Llama 4's mixture returns its tokens on one axis, and the block gives them their shape."""
+    seen = returned_rows("llama4_text")
+    page = Page(record("llama4_text", "tiny").model_copy(update={"returned": seen}))
+    found = {r.form: r for r in _of(page.record, "mlp_output")}
+    assert found["pytorch"].read and found["pytorch"].edit and "feed_forward" in found["pytorch"].edit
+    for kind, name in (("read", "value"), ("edit", "logits")):
+        for form in ("names", "pytorch"):
+            execute(getattr(found[form], kind), page.namespaces[form])
+        given, wanted = (page.namespaces[form][name] for form in ("pytorch", "names"))
+        assert same(given, wanted)
+    assert not same(wanted, page.unedited)
+
+
+def returned_rows(family: str) -> list[Returned]:
+    """What the modules of a twin return, as it is measured now."""
+    run = measure(twin(family, "tiny"))
+
+    def forward() -> None:
+        with torch.no_grad():
+            run.model._module(**run.inputs, use_cache=False)
+
+    return returned(run, Known(run), forward)
 
 
 def _of(record: Record, name: str) -> list:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from probe.render.places import is_served
 from probe.render.recipes import hooks, names, traced
-from probe.render.recipes.place import Place, is_added, place
+from probe.render.recipes.place import Place, handed_out, is_added, place
 from probe.render.standing import Standing
 from probe.schema import Value
 
@@ -49,8 +49,19 @@ def recipes(standing: Standing, value: Value) -> list[Recipe]:
     return [
         Recipe("names", names.read(at), names.edit(at) if added else None),
         _or_why("nnsight", at, traced.read(at), traced.edit(at) if added else None),
-        _or_why("pytorch", at, hooks.read(at), hooks.edit(at) if added else None),
+        _hooked(at, handed_out(standing, value) if added else None, added),
     ]
+
+
+def _hooked(at: Place, out: Place | None, added: bool) -> Recipe:
+    """By hooks where the value is; or, where no hook gets there, on the module that returns its numbers.
+
+    Args:
+        out: the place of that module, for a contribution.
+    """
+    if out is not None and not at.passes and (hooks.read(at) is None or hooks.edit(at) is None):
+        at = out
+    return _or_why("pytorch", at, hooks.read(at), hooks.edit(at) if added else None)
 
 
 def _or_why(form: Form, at: Place, read: str | None, edit: str | None) -> Recipe:

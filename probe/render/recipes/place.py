@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from probe.render.know.subject import modules
 from probe.render.standing import Standing
@@ -96,6 +96,22 @@ def place(standing: Standing, value: Value) -> Place:
         or (value.name == "recurrence_output" and value.location.endswith(".output")),
         change=_change(standing, value),
     )
+
+
+def handed_out(standing: Standing, value: Value) -> Place | None:
+    """A contribution's place on the module that was seen to return its numbers, perhaps with all tokens on one axis;
+    None where none was.
+    """
+    at = place(standing, value)
+    block = value.blocks[0] if value.blocks else 0
+    for row in standing.record.returned:
+        for element in row.elements:
+            if element.value == f"{value.host}.{value.name}" and block in (row.blocks or []):
+                index = "" if element.position is None else f"[{element.position!r}]"
+                view = "tensor.flatten(0, -2).unflatten(0, (batch, seq))"
+                path = row.path.replace("{i}", str(block))
+                return replace(at, path=path, location=f"output{index}", side="out", view=view, counted=True)
+    return None
 
 
 def _part(record: Record, value: Value) -> Record | Vision | None:
