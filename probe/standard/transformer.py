@@ -11,6 +11,7 @@ import torch
 from nnsight.modeling.transformers import TransformersModel
 
 from ..errors import ProbeError
+from .batching import PassScalars
 from .held_scale import linear_part
 from .hosts import Host
 from .printing import printout
@@ -37,6 +38,8 @@ class StandardizedTransformer(TransformersModel, Host):
     Raises:
         ProbeError: the name cannot be loaded, or its family has no module.
     """
+
+    _batcher_class = PassScalars
 
     logits = StandardValue(
         "Logits",

@@ -185,6 +185,26 @@ def test_each_invoke_reads_its_own_rows_also_of_values_that_fold_the_batch(twin:
         torch.testing.assert_close(together[:, -one.shape[1] :], one)
 
 
+def test_several_prompts_pass_a_loss_that_has_no_rows(twin: Twin) -> None:
+    model = twin("dbrx", "tiny")
+    vector = torch.randn(model.hidden_size, generator=torch.Generator().manual_seed(0))
+    alone = []
+    for factor in (0.0, 1.0):
+        with torch.no_grad(), model.trace(PROMPT):
+            model.steer(0, vector, factor)
+            alone.append(model.logits.save())
+    with torch.no_grad(), model.trace() as tracer:
+        with tracer.invoke(PROMPT):
+            plain = model.logits.save()
+        with tracer.invoke(PROMPT):
+            model.steer(0, vector)
+            steered = model.logits.save()
+    assert model._module(torch.tensor([[1, 2, 3]])).aux_loss.ndim == 0
+    torch.testing.assert_close(plain, alone[0])
+    torch.testing.assert_close(steered, alone[1])
+    assert (steered - plain).abs().max() > 1e-3
+
+
 def test_the_tower_is_traced_with_its_images(twin: Twin) -> None:
     model = twin("llama4_text", "tiny-vision")
     with torch.no_grad(), model.trace("<image> What is this?", images=[make_image()]):
