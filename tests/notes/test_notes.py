@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from probe import registry
 from probe.checkpoints import real
 from probe.snippets.code import Block, Subject, blocks
 from probe.snippets.running import run
+from tests.summary import COUNTED
 
 from .files import NOTES
 from .typed import typed_numbers
@@ -20,8 +21,11 @@ each_note = pytest.mark.parametrize("path", NOTES, ids=lambda path: path.name)
 
 
 @each_note
-def test_the_code_of_a_note_holds(path: Path, subtests: pytest.Subtests, counted: Counter[str]) -> None:
+def test_the_code_of_a_note_holds(
+    path: Path, subtests: pytest.Subtests, record_property: Callable[[str, object], None]
+) -> None:
     namespace: dict[str, Any] = {}
+    ran = 0
     for block in blocks(path):
         held = False
         with subtests.test(str(block)):
@@ -29,10 +33,11 @@ def test_the_code_of_a_note_holds(path: Path, subtests: pytest.Subtests, counted
                 held = True
                 pytest.skip(f"{block}: its weights come with the `real` extra, which is not installed")
             run(block, namespace)
-            counted[path.name] += 1
+            ran += 1
             held = True
         if not held:
             break
+    record_property(COUNTED, {"notes": {"files": 1, "blocks of code run": ran}})
 
 
 @each_note
