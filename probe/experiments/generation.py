@@ -16,8 +16,8 @@ from .cache import CANNOT, Stored, continued, returned
 from .extra import SHORT, attentions, moved, noisy, once, token_ids
 from .tap import Change, Rows, Tap, hooks
 
-PLACE = SHORT - 3
-"""Where the prompt is edited: within any window of the step, and not at its last position."""
+BACK = 3
+"""How far from the prompt's end it is edited: within any window of the step, and not at its last position."""
 
 LEAST = 7
 """Fewest rows of the batch: more than a stream has lanes, which would look like rows."""
@@ -77,10 +77,10 @@ def step(run: Run) -> Step | None:
 
 
 def _edited(row: torch.Tensor) -> torch.Tensor:
-    """A row of the stream with noise at one position; it may have an axis for lanes."""
-    axis = next(axis for axis, size in enumerate(row.shape) if size == SHORT)
+    """A row of the stream with noise at one position; it may have an axis for lanes, or positions before the tokens'."""
+    axis = next((axis for axis, size in enumerate(row.shape) if size == SHORT), 0)
     changed = row.clone()
-    place = changed.select(axis, PLACE)
+    place = changed.select(axis, row.shape[axis] - BACK)
     place.copy_(noisy(place.clone()))
     return changed
 
