@@ -37,7 +37,7 @@ def _labels(name: str, places: Sequence[Place]) -> dict[str, Markup]:
     slugs = {unless.quirk for other in names.of(name) for unless in other.unless}
     found = {e.slug: e.label for place in places for e in held(place.stored.record) if e.slug in slugs}
     linked = {slug: Markup('<a href="{}">{}</a>').format(UP + quirk_url(slug), label) for slug, label in found.items()}
-    return {slug: Markup(words(slug)) for slug in slugs} | {names.ROTARY: Markup("Rotary")} | linked
+    return {slug: Markup("{}").format(words(slug).capitalize()) for slug in slugs} | linked
 
 
 def index(values: Mapping[str, Sequence[Place]], families: int) -> o.ValueIndex:

@@ -66,8 +66,9 @@ def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequenc
         state_text=_state_text(value, state, standing, twin),
         where=some_blocks(value.blocks, len(blocks)) if in_block and len(value.blocks or []) != len(blocks) else "",
         show=f"#{'vision-' if vision else ''}block-{first}.{identifier}" if in_block else None,
-        card=_card(value, state, standing, twin, len(blocks), _sizes(value, standing.record, shapes))
+        card=_places(value, standing, twin, _sizes(value, standing.record, shapes))
         + ([] if vision else _order(value, subject) + _others(value, subject))
+        + _found(value, state, standing, twin, len(blocks))
         + _recipe(value, standing),
     )
 
@@ -138,9 +139,8 @@ def _sizes(value: Value, record: Record, shapes: Sequence[Shape]) -> str:
     return f"[{', '.join(out)}]"
 
 
-def _card(
-    value: Value, state: str, standing: Standing, twin: Value | None, total: int, sizes: str
-) -> list[tuple[str, Markup]]:
+def _places(value: Value, standing: Standing, twin: Value | None, sizes: str) -> list[tuple[str, Markup]]:
+    """How large a value is and where it is read."""
     dims = " ".join(value.dims)
     card: list[tuple[str, Markup]] = []
     if value.dims:
@@ -155,6 +155,12 @@ def _card(
     if value.hf:
         card.append(("PyTorch", plain(value.hf)))
         card += _held(value.hf, twin.hf if twin else None, standing.twin_id)
+    return card
+
+
+def _found(value: Value, state: str, standing: Standing, twin: Value | None, total: int) -> list[tuple[str, Markup]]:
+    """On which blocks and under what load a value is there, and what a run found of it."""
+    card: list[tuple[str, Markup]] = []
     if value.blocks is not None:
         card.append(("on", escape(some_blocks(value.blocks, total))))
     if value.reason:
