@@ -119,7 +119,8 @@ def _reached(module: torch.nn.Module, out: torch.Tensor, chosen: torch.Tensor) -
 def _fit(touched: Touched, shape: tuple[int, ...], count: int) -> tuple[int, int] | None:
     """The axis on which every token reaches its experts alone, and each one's width on it; None where none fits.
 
-    A matrix with a place an expert is the router's; experts that lie side by side in a matrix take several each.
+    A matrix with a place an expert is the router's; experts that lie side by side in a matrix take several each. Some
+    of those scored may have no weights, or none that matter.
 
     Args:
         count: how many experts were scored.
@@ -128,8 +129,10 @@ def _fit(touched: Touched, shape: tuple[int, ...], count: int) -> tuple[int, int
     for axis, length in enumerate(shape):
         width = 1 if len(shape) > 2 else length // count if count and length % count == 0 else 0
         if width > 1 or (width and len(shape) > 2):
-            every = [[e * width + k for e in taken for k in range(width)] for _, taken in touched]
-            if all(_at(mask, axis) == places for (mask, _), places in zip(touched, every, strict=True)):
+            places = [_at(mask, axis) for mask, _ in touched]
+            live = {place // width for reached in places for place in reached}
+            own = [[expert for expert in taken if expert in live] for _, taken in touched]
+            if live and places == [[expert * width + k for expert in taken for k in range(width)] for taken in own]:
                 fits.append((axis, width))
     return fits[0] if len(fits) == 1 else None
 
