@@ -7,11 +7,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import summary
+from tests import scheduling, summary
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -37,15 +37,9 @@ def pytest_report_header() -> str:
     return f"browser: {version.stdout.strip() or version.stderr.strip()} ({path})"
 
 
-TOGETHER = {"browser", "experiments", "preview", "render"}
-"""Folders whose tests share something costly: a built site, a measured twin."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those of a file, or of a folder that shares much, stay in one."""
-    for item in items:
-        folder, *_ = item.path.relative_to(ROOT / "tests").parts
-        item.add_marker(pytest.mark.xdist_group(folder if folder in TOGETHER else str(item.path)))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return scheduling.scheduler(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

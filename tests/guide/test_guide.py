@@ -16,6 +16,7 @@ from probe.schema.guide import Outcome
 from probe.snippets.code import Subject, blocks
 from probe.snippets.running import run
 from tests.notes.typed import typed_numbers
+from tests.summary import COUNTED
 
 Followed = Callable[[Pattern, Subject], Outcome]
 
@@ -49,8 +50,13 @@ def _same(outcome: Outcome, pattern: Pattern) -> None:
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.family)
 @each_pattern
-def test_a_page_runs_on_every_kind_of_family(pattern: Pattern, subject: Subject, followed: Followed) -> None:
+def test_a_page_runs_on_every_kind_of_family(
+    pattern: Pattern, subject: Subject, followed: Followed, record_property: Callable[[str, object], None]
+) -> None:
     outcome = followed(pattern, subject)
+    early = int(outcome.reason is not None)
+    counts = {"blocks of code run": outcome.ran, "families": [subject.family], "pages end early with a reason": early}
+    record_property(COUNTED, {"guide": counts})
     wanted = ENDS.get((pattern.slug, subject.family))
     if wanted is None:
         assert outcome.reason is None and outcome.ran == len(blocks(pattern.path, subject=subject))

@@ -25,7 +25,7 @@ def test_the_code_of_a_note_holds(
     path: Path, subtests: pytest.Subtests, record_property: Callable[[str, object], None]
 ) -> None:
     namespace: dict[str, Any] = {}
-    ran = 0
+    ran, families = 0, set[str]()
     for block in blocks(path):
         held = False
         with subtests.test(str(block)):
@@ -34,10 +34,11 @@ def test_the_code_of_a_note_holds(
                 pytest.skip(f"{block}: its weights come with the `real` extra, which is not installed")
             run(block, namespace)
             ran += 1
+            families.add(block.subject.family)
             held = True
         if not held:
             break
-    record_property(COUNTED, {"notes": {"files": 1, "blocks of code run": ran}})
+    record_property(COUNTED, {"notes": {"files": 1, "blocks of code run": ran, "families": sorted(families)}})
 
 
 @each_note

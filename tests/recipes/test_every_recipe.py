@@ -34,7 +34,7 @@ NUMBER = re.compile(r"-?\b\d+\b")
 def alone(family: str, checkpoint: str) -> object:
     """A page as a test of its own, which any process may take."""
     name = f"{family}-{checkpoint.rpartition('/')[2]}"
-    return pytest.param(family, checkpoint, id=name, marks=pytest.mark.xdist_group(f"recipes {name}"))
+    return pytest.param(family, checkpoint, id=name)
 
 
 @pytest.mark.parametrize(("family", "twin"), [alone(path.parent.name, path.stem) for path in TWINS])
