@@ -12,6 +12,12 @@ from tests.browser.conftest import stop_watching
 
 Open = Callable[..., Page]
 BODIES = """() => [...document.querySelectorAll(".compare-table tbody")].map(body => body.outerHTML).join("")"""
+STREAM = """() => [...document.querySelectorAll(".compare-diagram a.add")].map(add => {
+  const cell = add.closest("td"), line = getComputedStyle(cell, "::before"), box = add.getBoundingClientRect()
+  const middle = cell.getBoundingClientRect().left + parseFloat(line.left) + parseFloat(line.width) / 2
+  return box.left + box.width / 2 - middle
+})"""
+"""How far right of the stream's line each ⊕ stands, in pixels."""
 TWO = "/compare/?a=gemma4_text&b=llama4_text"
 
 
@@ -39,6 +45,14 @@ def test_the_diagrams_are_aligned_by_role(open_page: Open) -> None:
         assert len(tops) == 3 and max(tops) - min(tops) < 1, row
     lacked = page.locator(".compare-diagram .is-lacked").evaluate_all("all => all.map(a => a.textContent)")
     assert any("router_logits" in text for text in lacked) and not any("attention_queries" in text for text in lacked)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_stream_runs_through_the_adds(open_page: Open, width: int) -> None:
+    page = open_page(TWO, width)
+    page.wait_for_selector(".compare-table")
+    off = page.evaluate(STREAM)
+    assert len(off) >= 4 and max(map(abs, off)) < 1
 
 
 def test_what_differs_is_marked_and_can_be_shown_alone(open_page: Open) -> None:

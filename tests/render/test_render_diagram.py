@@ -65,6 +65,34 @@ def test_only_values_that_are_made_one_from_another_are_strung(
     assert (_lines(record, narrow, record.values) > _lines(record, narrow, fewer)) == strung
 
 
+def _nodes(svg: ElementTree.Element) -> list[tuple[str, float, float, float]]:
+    """Every ⊕ and ⊗ as (what it is, centre, radius)."""
+    out = []
+    for link in svg.iter("a"):
+        if re.search(r"\b(add|times)\b", link.get("class", "")) and (group := link.find("g")) is not None:
+            x, y = map(float, re.findall(r"-?[\d.]+", group.get("transform", "")))
+            ring = [circle for circle in group.iter("circle") if circle.get("class") != "target"]
+            out.append((link.get("aria-label", ""), x, y, float(ring[0].get("r", "nan"))))
+    return out
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize(("name", "count"), [("granite", 4), ("falcon_h1", 4), ("llama", 2)])
+def test_an_add_and_what_multiplies_before_it_touch_neither_each_other_nor_a_label(
+    name: str, count: int, narrow: bool
+) -> None:
+    record = read_record(ROOT / "site_src" / "records" / name / "tiny.json")
+    svg = drawn((record.shapes[0], 0, [0], record.values, "model."), narrow)
+    nodes = _nodes(svg)
+    assert len(nodes) == count
+    for (a, x1, y1, r1), (b, x2, y2, r2) in itertools.combinations(nodes, 2):
+        assert (x1 - x2) ** 2 + (y1 - y2) ** 2 > (r1 + r2) ** 2, (a, b)
+    for node, x, y, r in nodes:
+        for card, left, top, right, bottom in rectangles(svg):
+            near = (min(max(x, left), right), min(max(y, top), bottom))
+            assert (x - near[0]) ** 2 + (y - near[1]) ** 2 > r**2, (node, card)
+
+
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize("case", cases(), ids=lambda c: f"{c[0].module}-{c[0].label}")
 class TestDrawing:

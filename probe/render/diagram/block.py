@@ -15,6 +15,8 @@ from probe.render.diagram.interior import TOP, Room, fill
 from probe.render.diagram.model import Block, Lane
 
 WIDE, NARROW = 668.0, 326.0
+BESIDE = 34.0
+"""From where a sublayer's way ends to its contribution, so that ⊗ between them touches neither."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,10 @@ def _lane(
         lane.note,
     )
     row = bottom + 16
-    ends = _way_out(canvas, frame, lane, filled.exit, bottom, row)
-    at = ends.cy
     target = sink + 11 if alone else sink
+    left = max(frame.left, target + BESIDE) if lane.factor else frame.left
+    ends = _way_out(canvas, frame, lane, filled.exit, bottom, row, left)
+    at = ends.cy
     if lane.factor:
         middle = (ends.x + target) / 2
         canvas.line([(ends.x, at), (target, at)], "flow", arrow=alone)
@@ -181,22 +184,22 @@ def _entry(canvas: Canvas, frame: Frame, labels: list[Label], source: float, tap
 
 
 def _way_out(
-    canvas: Canvas, frame: Frame, lane: Lane, leaves: tuple[float, float] | None, bottom: float, y: float
+    canvas: Canvas, frame: Frame, lane: Lane, leaves: tuple[float, float] | None, bottom: float, y: float, left: float
 ) -> Placed:
-    """The way out: the norm after the sublayer, then the contribution. Returns the contribution's place."""
+    """The way out: the norm after the sublayer, then the contribution from ``left`` on. Returns the latter's place."""
     contribution = lane.contribution or Label(lane.sub.contribution, lane.box.card, lane.box.role)
     role = lane.box.role
     if frame.narrow:
         stations = [label for label in (lane.post, contribution) if label]
         placed: Placed | None = None
         for label in stations:
-            x = frame.left + 18
+            x = left + 18
             canvas.line([(x, bottom if placed is None else placed.bottom), (x, y)], role if placed is None else "norm")
-            placed = canvas.place(label, frame.left, y)
+            placed = canvas.place(label, left, y)
             y = placed.bottom + 9
         assert placed is not None
         return placed
-    ends = canvas.place(contribution, frame.left, y)
+    ends = canvas.place(contribution, left, y)
     first = ends
     if lane.post:
         first = canvas.place(lane.post, ends.right + 26, y)
