@@ -48,17 +48,22 @@ def index(families: Iterable[Family]) -> Markup:
 
 
 def card(family: Family, of: Facets) -> o.FamilyCard:
-    """The family's card."""
+    """The family's card. A tiny twin's sizes are not the family's: they are named as the twin's, and sort last."""
     record = family.default.record
     labels = [e.label for e in record.experiments if e.verdict == "yes"]
     sizes = [s.record.checkpoint.parameters for s in family.stored.values() if s.record.checkpoint.kind != "tiny"]
     ids = len([entry for entry in family.listed if entry.kind != "tiny"])
-    figures = [("blocks", str(len(record.blocks))), ("values", str(sections.served(record)))]
+    blocks, ran_twin = str(len(record.blocks)), record.checkpoint.kind == "tiny"
+    figures = [("values", str(sections.served(record)))]
+    if not ran_twin:
+        figures.insert(0, ("blocks", blocks))
     if ids:
         figures.append(("checkpoint" if ids == 1 else "checkpoints", str(ids)))
     if sizes:
         low, high = parameters(min(sizes)), parameters(max(sizes))
         figures.append(("parameters", low if low == high else f"{low} – {high}"))
+    if ran_twin:
+        figures.append(("blocks in its tiny twin", blocks))
     return o.FamilyCard(
         family=family.name,
         title=_title(family),
@@ -82,7 +87,7 @@ def card(family: Family, of: Facets) -> o.FamilyCard:
         order={
             "title": _title(family).lower(),
             "parameters": str(max(sizes, default=0)),
-            "blocks": str(len(record.blocks)),
+            "blocks": "0" if ran_twin else blocks,
             "quirks": str(len(labels)),
             "checkpoints": str(ids),
         },

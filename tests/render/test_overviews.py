@@ -17,7 +17,7 @@ import pytest
 from probe.index import Index
 from probe.render import by_value, catalog
 from probe.render.facets import facets, held
-from probe.render.home import ticks
+from probe.render.home import card, ticks
 from probe.render.methods import methods
 from probe.render.navigation import GROUP, groups
 from probe.render.places import by_name, is_served, rows
@@ -122,6 +122,23 @@ def test_filters_count_what_the_cards_have(wide: Site) -> None:
         for key, count in options:
             held_by = [c for c in cards if key in re.search(rf' data-{group[1]}="([^"]*)"|$', c).expand(r"\1").split()]
             assert len(held_by) == int(count), (group[1], key)
+
+
+def test_a_twins_size_is_told_as_the_twins_and_never_sorts_as_a_published_one() -> None:
+    whole = catalog.read_family(ROOT / "site_src" / "records" / "llama")
+    assert whole and whole.default.record.checkpoint.kind != "tiny"
+    alone = catalog.Family("llama", {"tiny": whole.stored["tiny"]})
+    published, twin = card(whole, facets(whole)), card(alone, facets(alone))
+    assert ("blocks", published.order["blocks"]) in published.figures
+    assert "blocks" not in dict(twin.figures) and "parameters" not in dict(twin.figures)
+    assert dict(twin.figures)["blocks in its tiny twin"] == str(twin.blocks)
+    assert (twin.order["blocks"], twin.order["parameters"], twin.facets["size"]) == ("0", "0", "")
+
+
+def test_a_mixer_inside_a_wrapper_is_filtered_with_the_others_of_its_name() -> None:
+    bare, wrapped = (catalog.read_family(ROOT / "site_src" / "records" / name) for name in ("mamba2", "zamba2"))
+    assert bare and wrapped
+    assert len(facets(bare).mixers) == 1 and set(facets(bare).mixers) <= set(facets(wrapped).mixers)
 
 
 def test_ticks_are_the_blocks_by_layer_type() -> None:
