@@ -59,34 +59,34 @@ PATTERNS = (
         "logit-lens",
         "Logit lens",
         {
-            "past_head": "a logit moves past the head by at most",
-            "twice": "and by a norm too many",
-            "halved": "and when the stream is halved",
+            "past_head": "what follows the head moves a logit by at most",
+            "twice": "a norm too many moves a logit by at most",
+            "halved": "halving the stream moves a logit by at most",
         },
     ),
-    Pattern("activation-patching", "Activation patching", {"by_embeddings": "recovered by the embeddings alone"}),
+    Pattern("activation-patching", "Activation patching", {"by_embeddings": "share recovered by the embeddings alone"}),
     Pattern(
         "head-ablation",
         "Head ablation",
         {
             "blocks": "blocks with heads",
-            "heads_of_first": "heads in the first",
-            "apart": "single moves miss the whole by",
+            "heads_of_first": "heads in the first block with heads",
+            "apart": "share of the whole move that single heads' moves miss",
         },
     ),
     Pattern(
         "steering",
         "Steering",
         {
-            "size": "length of the vector, of the stream's",
+            "size": "vector's length as a share of the stream's",
             "weight": "weight of the last contribution",
-            "missed": "missed in front of what follows the module",
+            "missed": "share of the vector missed if added to the module's output",
         },
     ),
     Pattern(
         "contributions",
         "Contributions",
-        {"terms": "contributions", "lightest": "least weight", "heaviest": "greatest weight"},
+        {"terms": "number of contributions", "lightest": "least weight of one", "heaviest": "greatest weight of one"},
     ),
 )
 """In the order of the guide's index."""

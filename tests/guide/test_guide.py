@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,6 +106,15 @@ def test_the_index_starts_as_its_code_says() -> None:
     if not real.installed(block.subject.checkpoint):
         pytest.skip(f"the weights of {block.subject.checkpoint} come with the `real` extra, which is not installed")
     run(block, {})
+
+
+@each_pattern
+def test_a_page_leads_to_what_its_code_starts_with_and_its_headings_stand_alone(pattern: Pattern) -> None:
+    before = pattern.path.read_text(encoding="utf-8").partition("```python")[0]
+    [anchor] = re.findall(r"\(index\.md#([\w-]+)\)", before)
+    headings = re.findall(r"^## (.+)$", (FOLDER / "index.md").read_text(encoding="utf-8"), re.M)
+    assert anchor in [heading.lower().replace(" ", "-") for heading in headings]
+    assert not any(heading.startswith("and ") for heading in pattern.columns.values())
 
 
 @each_page
