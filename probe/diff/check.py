@@ -57,6 +57,13 @@ def check(given: list[str]) -> int:
     results = []
     if names:
         jobs.require_device(options)
+    if not found.families and not found.since and names:
+        print(
+            f"No family is named, so all {len(names)} with records are checked, which takes a while; "
+            f"`python -m probe check {names[0]}` checks one.",
+            file=sys.stderr,
+            flush=True,
+        )
     if found.into:
         _copy(found.into)
     for result in checks(names, options, crew, found.force, found.checkpoint) if names else ():

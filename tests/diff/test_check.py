@@ -238,6 +238,13 @@ def test_what_holds_is_not_measured_again_until_a_record_changes(desk: Desk, mon
     assert desk.run("check", FAMILY)[0] == 1 and len(desk.runs) == 4
 
 
+def test_a_check_of_every_family_says_so_first_and_how_to_name_one(desk: Desk) -> None:
+    _, _, err = desk.run("check")
+    assert err.partition("\n")[0].startswith("No family is named, so all 1 with records are checked")
+    assert f"`python -m probe check {FAMILY}`" in err
+    assert "No family is named" not in desk.run("check", FAMILY)[2]
+
+
 def test_a_cache_that_cannot_be_written_costs_no_verdict(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     from probe import checkpoints
 
