@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
@@ -14,6 +13,7 @@ from probe.render.catalog import Family, Stored
 from probe.render.methods import Method, methods
 from probe.render.notes import source, to_html
 from probe.render.pictures.draw import svg
+from probe.render.pictures.merged import distinct
 from probe.render.pictures.views import small
 from probe.render.text import figure, plural, quirk_id, quirk_url, some_blocks, words
 from probe.schema import Experiment, Picture, Record, Vision
@@ -44,6 +44,11 @@ class Finding:
     @property
     def blocks(self) -> int:
         return len(self.part.blocks) if self.part else 0
+
+    @property
+    def picture(self) -> Picture | None:
+        """The first that shows the quirk, if any does."""
+        return next((distinct(p) for p in self.part.pictures if self.shown_by(p)), None) if self.part else None
 
     def shown_by(self, picture: Picture) -> bool:
         """Whether a picture shows the quirk: it is on its card, and of a block that the quirk holds on."""
@@ -116,8 +121,7 @@ def _of_families(found: Sequence[Finding]) -> dict[str, str]:
 
 def _part(title: str, method: Method | None, found: Sequence[Finding], families: int) -> o.QuirkPart:
     yes = [f for f in found if f.experiment.verdict == "yes"]
-    runs = {(f.family.name, f.stored.record.checkpoint.id): f.experiment.measured for f in yes}
-    counts = Counter(key for measured in runs.values() for key in measured)
+    counts = Counter(key for f in yes for key in f.experiment.measured)
     columns = [key for key, _ in counts.most_common(COLUMNS)]
     verdicts = Counter(_of_families(found).values())
     undecided = {f.family.name: f for f in found if f.experiment.verdict == "inconclusive"}
@@ -133,7 +137,7 @@ def _part(title: str, method: Method | None, found: Sequence[Finding], families:
         code=source(method.code) if method else None,
         function=f"{method.module}.{method.function}" if method else "",
         columns=[words(key) for key in columns],
-        rows=list(_rows(yes, columns, runs)),
+        rows=list(_rows(yes, columns)),
         drawings=list(_drawings(yes)),
         undecided=[(_link(f), f.experiment.statement or "") for f in undecided.values()],
         summary="; ".join(filter(None, said)) + ".",
@@ -141,19 +145,20 @@ def _part(title: str, method: Method | None, found: Sequence[Finding], families:
 
 
 def _drawings(yes: Sequence[Finding]) -> Iterator[Markup]:
-    """One picture each of a few families, of those that do not look the same."""
+    """One picture a family: of all families that have one or, where they are many, of some that do not look alike."""
+    found = [(finding, picture) for finding in yes if (picture := finding.picture)]
+    few = len({finding.family.name for finding, _ in found}) <= DRAWINGS
     looks: set[str] = set()
     families: set[str] = set()
-    for finding in yes:
-        part = finding.part
-        picture = next(filter(finding.shown_by, part.pictures), None) if part else None
-        if picture is None or finding.family.name in families or (look := svg(picture, "")) in looks:
+    for finding, picture in found:
+        look = svg(picture, "")
+        if finding.family.name in families or (look in looks and not few):
             continue
         looks.add(look)
         families.add(finding.family.name)
         link = _link(finding)
         yield small(link.text, link.url, picture, finding.blocks)
-        if len(looks) == DRAWINGS:
+        if len(families) == DRAWINGS:
             return
 
 
@@ -161,18 +166,15 @@ def _link(finding: Finding) -> o.Link:
     return o.Link(finding.family.default.record.about.title, UP + finding.family.uri(finding.stored))
 
 
-def _rows(
-    yes: Sequence[Finding], columns: Sequence[str], runs: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> Iterator[o.QuirkRow]:
-    """A row for a family's checkpoints of the same numbers; one that was only built has those of its twin."""
+def _rows(yes: Sequence[Finding], columns: Sequence[str]) -> Iterator[o.QuirkRow]:
+    """A row for a family's checkpoints of the same words and numbers; one that was only built has those of its card."""
     same: dict[tuple[str, ...], list[Finding]] = {}
     for finding in yes:
-        evidence = finding.stored.record.evidence
-        behind = runs.get((finding.family.name, evidence.twin), {}) if evidence else {}
-        measured = {**behind, **finding.experiment.measured}
-        cells = [figure(measured[key]) if key in measured else "" for key in columns]
-        same.setdefault((finding.family.name, *cells), []).append(finding)
-    for (_, *cells), alike in same.items():
+        experiment = finding.experiment
+        cells = [figure(experiment.measured[key]) if key in experiment.measured else "" for key in columns]
+        where = some_blocks(experiment.blocks, finding.blocks)
+        same.setdefault((finding.family.name, experiment.statement or "", where, *cells), []).append(finding)
+    for (_, statement, where, *cells), alike in same.items():
         first = alike[0]
         chip = quirk_id(first.experiment.slug, first.vision)
         record = first.stored.record
@@ -180,8 +182,8 @@ def _rows(
         yield o.QuirkRow(
             family=_link(first),
             checkpoint=o.Link(record.checkpoint.id + more, f"{_link(first).url}#{chip}"),
-            where=some_blocks(first.experiment.blocks, first.blocks),
-            statement=first.experiment.statement or "",
+            where=where,
+            statement=statement,
             cells=cells,
             run=record.evidence.twin if record.evidence else record.checkpoint.id,
         )

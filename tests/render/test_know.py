@@ -223,3 +223,12 @@ def test_the_last_hidden_state_is_said_to_be_the_last_stream_where_it_is() -> No
 def test_lanes_are_said_to_give_a_contribution_no_fixed_weight() -> None:
     assert "no fixed weight" in plain(committed("deepseek_v4", "tiny"), "know-consequences")
     assert "no fixed weight" not in plain(committed("llama", "tiny"), "know-consequences")
+
+
+def test_blocks_of_no_one_step_are_given_by_their_ends() -> None:
+    """Not by their first two, from which a reader would go on to blocks that are not meant."""
+    page = FIXTURE[0][2]
+    subject = Subject(changed(page, blocks=[0] * 52))
+    assert subject.briefly(range(3, 52, 4)) == "blocks 3, 7, … 51 (every 4th)"
+    uneven = [*range(0, 18, 2), *range(19, 34, 2), *range(36, 51, 3)]
+    assert subject.briefly(uneven) == f"{len(uneven)} of 52 blocks: the first is 0, the last 48"

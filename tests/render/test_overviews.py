@@ -15,12 +15,13 @@ from urllib.parse import unquote
 import pytest
 
 from probe.index import Index
-from probe.render import by_value, catalog
+from probe.render import by_quirk, by_value, catalog
 from probe.render.facets import facets, held
 from probe.render.home import card, ticks
 from probe.render.methods import methods
 from probe.render.navigation import GROUP, groups
 from probe.render.places import by_name, is_served, rows
+from probe.render.text import figure, words
 from probe.schema import Record, Value
 from tests.render import fixture, many
 from tests.render.conftest import ROOT, Site, render
@@ -215,6 +216,40 @@ def test_a_quirk_has_a_page_with_its_method_and_numbers(wide: Site) -> None:
     assert linked == having and len(having) > 5
     for row in re.findall(r"<tr>\s*<th scope=.row.*?</tr>", table[0], re.S):
         assert re.search(r'<td class="number" data-label="largest change">[\d.]+</td>', row)
+
+
+@pytest.fixture(scope="module")
+def committed() -> by_quirk.Findings:
+    return by_quirk.findings(families(ROOT / "site_src" / "records").values())
+
+
+def test_a_row_of_what_was_only_built_has_the_words_and_numbers_of_its_own_card(committed: by_quirk.Findings) -> None:
+    """And no size of the twin that ran: the embeddings of Gemma 2B are scaled by another factor than its twin's."""
+    left_out = 0
+    for (slug, about), found in committed.items():
+        cards = {f.stored.record.checkpoint.id: f for f in found if f.experiment.verdict == "yes"}
+        parts = by_quirk.page(slug, slug, {(slug, about): found}, 1).parts
+        rows_of = [(part.columns, row) for part in parts for row in part.rows]
+        assert {f.experiment.statement for f in cards.values()} <= {row.statement for _, row in rows_of}
+        for columns, row in rows_of:
+            finding = cards.get(row.checkpoint.text)
+            if finding is None or finding.stored.record.checkpoint.kind != "config":
+                continue
+            own = {words(key): figure(value) for key, value in finding.experiment.measured.items()}
+            shown = {column: cell for column, cell in zip(columns, row.cells, strict=True) if cell}
+            assert shown.items() <= own.items(), (slug, row.checkpoint.text)
+            left_out += len(shown) < len(columns)
+    assert left_out > 50
+
+
+def test_all_of_a_few_families_are_drawn_though_they_look_alike(committed: by_quirk.Findings) -> None:
+    mine = committed["alibi", "text"]
+    having = {f.family.name for f in mine if f.picture}
+    [part] = by_quirk.page("alibi", "ALiBi", {("alibi", "text"): mine}, 1).parts
+    assert len(part.drawings) == len(having) == 3
+    rotary = committed["partial-rotary", "text"]
+    [part] = by_quirk.page("partial-rotary", "", {("partial-rotary", "text"): rotary}, 1).parts
+    assert len(part.drawings) == by_quirk.DRAWINGS, "of many, a few"
 
 
 def test_an_undecided_quirk_says_why(wide: Site) -> None:

@@ -15,6 +15,7 @@ from probe.render.catalog import Family, Stored
 from probe.render.page import compose
 from probe.render.pictures.canvas import Canvas
 from probe.render.pictures.draw import svg
+from probe.render.pictures.merged import distinct
 from probe.render.pictures.scales import scale, written
 from probe.render.templating import ROOT
 from probe.schema import Picture, Record, Series
@@ -67,6 +68,16 @@ def test_a_picture_has_its_looks_from_the_stylesheet_alone(name: str) -> None:
     sheets = "".join((ROOT / "site_src/assets" / name).read_text() for name in ("base.css", "parts/pictures.css"))
     used = {look for looks in re.findall(r'class="([^"]*)"', drawn) for look in looks.split()}
     assert {look for look in used if f".{look}" not in sheets} <= {"tick", "l10"}
+
+
+def test_series_that_would_hide_each_other_are_one_under_both_names() -> None:
+    rounded = {"blocks 0 and 2": [0.125, 0.0313, None], "block 1": [0.125, 0.0312, None]}
+    other = {"block 3": [0.125, 0.031, 0.5], "block 4": [0.125, 0.02, None]}
+    merged = distinct(_picture("slopes", series=rounded | other))
+    assert [series.name for series in merged.series] == ["blocks 0 and 2, block 1", "block 3", "block 4"]
+    assert merged.series[0].numbers == rounded["blocks 0 and 2"]
+    rows = _picture("load", series={"block 0": [1.0, 2.0], "block 1": [1.0, 2.0]})
+    assert distinct(rows) == rows
 
 
 CHANGES: dict[str, dict[str, Any]] = {

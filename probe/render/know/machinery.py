@@ -136,7 +136,7 @@ def _mixers(subject: Subject) -> list[Markup]:
 
 
 def _among(subject: Subject, blocks: list[int]) -> str:
-    """``blocks 0–3``, or ``23 of 52 blocks (0, 2, … 50)`` where there are many."""
+    """``blocks 0–3``, or ``23 of 52 blocks (the first is 0, the last 50)`` where there are many."""
     count, colon, few = subject.briefly(sorted(blocks)).partition(": ")
     return f"{count} ({few})" if colon else count
 

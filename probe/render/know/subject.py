@@ -111,11 +111,11 @@ class Subject:
         return some_blocks(blocks, self.total).replace("all but", "all blocks but")
 
     def briefly(self, blocks: Sequence[int]) -> str:
-        """The same, or ``23 of 52 blocks: 0, 2, … 50`` where that is long."""
+        """The same, or ``23 of 52 blocks: the first is 0, the last 50`` where that is long: blocks of no one step."""
         text = self.where(blocks)
         if len(text) <= LONG:
             return text
-        return f"{len(blocks)} of {self.total} blocks: {blocks[0]}, {blocks[1]}, … {blocks[-1]}"
+        return f"{len(blocks)} of {self.total} blocks: the first is {blocks[0]}, the last {blocks[-1]}"
 
     def config(self, name: str) -> object | None:
         """An entry of the config; the first of that name, nested or not."""

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from probe.render import context as c
 from probe.render.pictures.draw import svg
 from probe.render.pictures.looks import looks
+from probe.render.pictures.merged import distinct
 from probe.render.standing import Standing
 from probe.render.templating import render
 from probe.render.text import figure, some_blocks
@@ -34,12 +35,15 @@ def small(family: str, url: str, picture: Picture, blocks: int) -> Markup:
 
 
 def _of(standing: Standing, vision: bool) -> list[tuple[Picture, int]]:
-    """The pictures of a checkpoint's page, with the number of blocks of the model that they were measured on."""
+    """The pictures of a checkpoint's page, with the number of blocks of the model that they were measured on.
+
+    Series that would hide each other are one.
+    """
     run = standing.run
     part = run.vision if run is not None and vision else run
     if part is None:
         return []
-    return [(p, len(part.blocks)) for p in part.pictures if standing.ran or p.kind in OF_THE_WIRING]
+    return [(distinct(p), len(part.blocks)) for p in part.pictures if standing.ran or p.kind in OF_THE_WIRING]
 
 
 def _drawing(standing: Standing, picture: Picture, blocks: int) -> Markup:
