@@ -13,6 +13,7 @@ KIND_WORDS = {
     "tiny": "tiny twin, run on seeded weights",
     "missing": "no record",
 }
+_NO_IMAGE = " where no image token"
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,13 @@ class Standing:
         return next((v for v in found if v.module == value.module), found[0] if found else None)
 
     def identities(self, vision: bool) -> list[Identity]:
-        """The identities that were evaluated, on this checkpoint or on the twin."""
+        """The identities that were evaluated, on this checkpoint or on the twin.
+
+        Those of a page without a vision encoder say nothing of images.
+        """
         own = self._identities(self.record, vision)
-        if own or self.ran or self.twin is None:
-            return own
-        return self._identities(self.twin, vision)
+        found = own if own or self.ran or self.twin is None else self._identities(self.twin, vision)
+        return found if self.record.vision else [_without_images(identity) for identity in found]
 
     def borrowed(self, vision: bool) -> bool:
         """Whether ``identities`` are the twin's."""
@@ -78,6 +81,10 @@ class Standing:
         if not vision:
             return record.identities
         return record.vision.identities if record.vision else []
+
+
+def _without_images(identity: Identity) -> Identity:
+    return identity.model_copy(update={"expression": identity.expression.removesuffix(_NO_IMAGE)})
 
 
 def error_text(value: float) -> str:

@@ -10,7 +10,9 @@ import pytest
 
 from probe.render.catalog import Family, Stored
 from probe.render.page import compose
+from probe.render.standing import Standing
 from probe.schema import Record
+from probe.store import ROOT, read_record
 from tests.render import fixture
 
 
@@ -42,3 +44,11 @@ def test_a_section_without_words_is_left_out(tmp_path: Path, section: str) -> No
         assert (section in contents) is there
         assert (f'<h2 id="{section}"' in html) is there
         assert bool(re.search(rf'<section class="{section}"', html)) is there
+
+
+@pytest.mark.parametrize("name", ["llama/tiny", "gemma4_text/tiny-vision"])
+def test_an_identity_speaks_of_images_only_beside_a_vision_encoder(name: str) -> None:
+    record = read_record(ROOT / "site_src" / "records" / f"{name}.json")
+    shown = [identity.expression for identity in Standing(record, None).identities(False)]
+    assert len(shown) == len(record.identities)
+    assert any("no image token" in expression for expression in shown) == (record.vision is not None)
