@@ -77,7 +77,7 @@ def step(run: Run) -> Step | None:
 
 
 def _edited(row: torch.Tensor) -> torch.Tensor:
-    """A row of the stream with noise at one position; it may have an axis for lanes, or positions before the tokens'."""
+    """A row of the stream, noise at one position; it may have an axis for lanes, or positions before the tokens'."""
     axis = next((axis for axis, size in enumerate(row.shape) if size == SHORT), 0)
     changed = row.clone()
     place = changed.select(axis, row.shape[axis] - BACK)
