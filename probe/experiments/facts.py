@@ -11,10 +11,10 @@ from ..measure.default import implementation
 from ..measure.rounding import digits, one_digit
 from ..measure.run import Run, same
 from ..schema import Fact
-from .answers import tolerance
+from .answers import NO_ATTENTION, tolerance
 from .base import STRICT, in_words
 from .cache import cache_facts
-from .extra import SHORT, token_ids
+from .extra import SHORT, attentions, token_ids
 from .generation import generation_facts
 from .scores import fits, seen
 
@@ -117,12 +117,11 @@ def _plain(plain: float, dtype: str) -> Fact:
 
 
 def _alone(run: Run, how: str) -> Fact:
-    return Fact(
-        name="takes_sdpa",
-        label="Takes sdpa",
-        value=0,
-        statement=f"{type(run.model._module).__name__} {how}: there is no other kernel to compare eager with.",
-    )
+    """That only eager runs; where no block has an attention, that there is nothing to choose."""
+    statement = f"{type(run.model._module).__name__} {how}: there is no other kernel to compare eager with."
+    if not any(attentions(run)):
+        statement = f"{NO_ATTENTION[:-1]}, so the setting `attn` changes nothing; the class {how}."
+    return Fact(name="takes_sdpa", label="Takes sdpa", value=0, statement=statement)
 
 
 def _apart(run: Run, inputs: dict[str, Any]) -> tuple[float, float] | None:
