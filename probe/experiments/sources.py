@@ -12,8 +12,12 @@ from ..measure.run import Run
 from .answers import NO_ATTENTION, explain, per_block
 from .base import Measured, Quirk, Verdict, some
 from .extra import SHORT, attentions, forward, projections, token_ids
+from .lending import edit_reaches
 from .projections import MOVES, PARTS, Reach, movers, reaches, untapped
 from .rows import removed
+
+REACHES = "edit_of_keys_and_values_reaches"
+"""The measured entry: whether an edit of the lenders' `attention_keys` and `attention_values` reaches the borrowers."""
 
 NO_OWN = "No block projects values of its own."
 
@@ -83,6 +87,8 @@ def borrowed_kv(run: Run) -> Verdict:
         measured["last_of_its_kind"] = all(
             lent == _last_owner(run, borrower, found) for borrower, lent in zip(borrowers, lender, strict=True)
         )
+        reaching = edit_reaches(run, set(lender), borrowers)
+        measured |= {} if reaching is None else {REACHES: reaching}
     explained = explain(run, measured, {"borrowers": ["num_kv_shared_layers"]})
     return per_block(found, measured, explained, absent=NO_ATTENTION, unknown=untapped(run))
 
@@ -160,10 +166,14 @@ def _borrowed(measured: Measured, blocks: list[int] | None, total: int) -> str:
     lender = "the last earlier block of the same layer type that projects them"
     of = lender if measured.get("last_of_its_kind") else "an earlier block"
     where = some(blocks or [], total)
-    return (
-        f"On {where} attention takes its keys and values from {of}: only queries are projected there, "
-        "and an edit of the lender's reaches every borrower."
+    said = (
+        f"On {where} attention takes its keys and values from {of}: only queries are projected there. An edit of what "
+        "the lender's key and value projections return reaches every borrower"
     )
+    if REACHES not in measured:
+        return f"{said}."
+    values = "of the lender's `attention_keys` or `attention_values`"
+    return f"{said}, and so does one {values}." if measured[REACHES] else f"{said}; one {values} reaches none."
 
 
 QUIRKS = (

@@ -74,7 +74,7 @@ def read(run: Run, inputs: Inputs, names: Sequence[str], entering: Iterable[tupl
 
         return worker
 
-    _forward(run, inputs, [reader(group) for group in _groups(run, names)], entering)
+    traced_forward(run, inputs, [reader(group) for group in groups(run, names)], entering)
     return found
 
 
@@ -115,9 +115,9 @@ def look(run: Run, ids: torch.Tensor) -> Seen:
 
         return worker
 
-    workers = [seeing(group) for group in _groups(run, ["attention_probabilities"])]
-    workers += [holding(group) for group in _groups(run, ["attention_values"])]
-    _forward(run, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, workers)
+    workers = [seeing(group) for group in groups(run, ["attention_probabilities"])]
+    workers += [holding(group) for group in groups(run, ["attention_values"])]
+    traced_forward(run, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, workers)
     return Seen([found.get(index) for index in range(len(run.text))], held)
 
 
@@ -136,7 +136,7 @@ def seen_by(pattern: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
     return (pattern > 0) | low
 
 
-def _groups(run: Run, names: Sequence[str]) -> list[list[tuple[Key, Host]]]:
+def groups(run: Run, names: Sequence[str]) -> list[list[tuple[Key, Host]]]:
     """The hosts to ask for each value, block after block: the attention of each block."""
     every = attention_hosts(run)
 
@@ -155,7 +155,10 @@ def _block(pair: tuple[Key, Host]) -> int:
     return pair[0].block or 0
 
 
-def _forward(run: Run, inputs: Inputs, workers: list[Worker], entering: Iterable[tuple[Any, Change]] = ()) -> None:
+def traced_forward(
+    run: Run, inputs: Inputs, workers: list[Worker], entering: Iterable[tuple[Any, Change]] = ()
+) -> None:
+    """One forward without a cache, with workers that read or write, and changes of what modules are called with."""
     given = {**inputs, "use_cache": False} if accepts(run, "use_cache") else inputs
     with hooks(entering):
         run_workers(run.model, given, workers)

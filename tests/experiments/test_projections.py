@@ -10,8 +10,13 @@ import pytest
 import torch
 from torch import nn
 
+from probe.experiments.registry import QUIRKS
+from probe.standard.hosts import Attention
+
 Decide = Callable[..., Any]
 RunOf = Callable[..., Any]
+
+BORROWED = next(quirk for quirk in QUIRKS if quirk.slug == "borrowed-kv")
 
 TWO = {"num_hidden_layers": 2}
 
@@ -93,9 +98,28 @@ def test_values_from_keys(run_of: RunOf, decide: Decide) -> None:
 def test_borrowed_kv(run_of: RunOf, decide: Decide) -> None:
     found = decide("borrowed-kv", run_of("gemma4_text"))
     assert found.blocks == [4, 5, 6, 7]
-    assert found.measured == {"borrowers": 4, "lenders": [2, 3], "last_of_its_kind": True}
+    assert found.measured == {
+        "borrowers": 4,
+        "lenders": [2, 3],
+        "last_of_its_kind": True,
+        "edit_of_keys_and_values_reaches": False,
+    }
+    assert BORROWED.say(found.measured, found.blocks, 8).endswith(
+        "An edit of what the lender's key and value projections return reaches every borrower; one of the lender's "
+        "`attention_keys` or `attention_values` reaches none."
+    )
     assert found.explained == {"borrowers": "num_kv_shared_layers"}
     assert decide("borrowed-kv", run_of("gemma4_text", num_kv_shared_layers=0)).verdict == "no"
+
+
+def test_an_edit_in_place_of_keys_that_are_no_copies_reaches_the_borrowers(
+    run_of: RunOf, decide: Decide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in (Attention.attention_keys, Attention.attention_values):
+        monkeypatch.setattr(value, "copy", False)
+    found = decide("borrowed-kv", run_of("gemma4_text"))
+    assert found.measured["edit_of_keys_and_values_reaches"] is True
+    assert "and so does one of the lender's `attention_keys`" in BORROWED.say(found.measured, found.blocks, 8)
 
 
 def test_equal_keys_are_not_borrowed_ones(run_of: RunOf, decide: Decide) -> None:
