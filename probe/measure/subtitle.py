@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..schema import Experiment, Shape
 
@@ -13,47 +13,110 @@ _NORMS = {
     (False, False): "no norms around its sublayers",
 }
 
+_NORMS_OF_ONE = {
+    (True, True): "norms before and after it",
+    (True, False): "a norm before it",
+    (False, True): "a norm after it",
+    (False, False): "no norm around it",
+}
+
 _PHRASES = {
+    "hyper-connections": "hyper-connections",
+    "alibi": "ALiBi",
+    "relative-bias": "a bias by distance",
+    "position-embeddings": "position embeddings",
+    "latent-attention": "latent attention",
     "qk-norm": "normed queries and keys",
+    "attention-sink": "attention sinks",
     "multi-query": "one key/value head",
     "grouped-query": "shared key/value heads",
-    "attention-sink": "attention sinks",
 }
+"""What is worth a word in the first clause, the most telling first."""
+
+_MIXERS = {
+    "mamba1": "state space mixers (selective scan)",
+    "mamba2": "state space mixers (state-space dual)",
+    "delta-rule": "delta-rule mixers",
+    "fixed-decay": "linear attention of fixed decay",
+    "convolution-mixers": "short convolutions",
+}
+
+MOST_FEATURES, MOST_CLAUSES = 3, 4
 
 
 def subtitle(shapes: Sequence[Shape], blocks: Sequence[int], experiments: Sequence[Experiment]) -> str:
-    """One sentence on the wiring, the attention, the MLP and what is unusual."""
-    yes = {experiment.slug for experiment in experiments if experiment.verdict == "yes"}
+    """One sentence on the wiring, what mixes positions, the MLP and what is unusual, the main things first."""
+    yes = {experiment.slug: experiment for experiment in experiments if experiment.verdict == "yes"}
+    clauses = [
+        _wiring(shapes, blocks, yes),
+        _mixers(shapes, blocks, yes),
+        _mixture(shapes, blocks),
+        _borrowing(shapes, blocks),
+        _branch(shapes),
+        "" if "hybrid" in yes else _turns(shapes),
+        _scaled(shapes),
+        "the logits are softcapped" if "softcapped-logits" in yes else "",
+    ]
+    return "; ".join([clause for clause in clauses if clause][:MOST_CLAUSES]) + "."
+
+
+def _wiring(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Experiment]) -> str:
     first = shapes[blocks[0]]
-    attention = next((sublayer for sublayer in first.sublayers if sublayer.kind == "attention"), first.sublayers[0])
-    norms = _NORMS[attention.pre_norm is not None, attention.post_norm is not None]
-    sentence = f"{first.topology.capitalize()} blocks with {norms}"
-    features = [phrase for slug, phrase in _PHRASES.items() if slug in yes]
-    if features:
-        sentence += f", {_listed(features)}"
-    parts = [sentence]
-    kinds = list(dict.fromkeys(shape.layer_type or "" for shape in shapes))
-    if len(kinds) > 1:
-        parts.append(
-            f"{_listed([kind.removesuffix('_attention').replace('_', ' ') for kind in kinds])} attention take turns"
-        )
+    sublayer = next((sublayer for sublayer in first.sublayers if sublayer.kind == "attention"), first.sublayers[0])
+    normed = (sublayer.pre_norm is not None, sublayer.post_norm is not None)
+    if "one-sublayer-blocks" in yes and yes["one-sublayer-blocks"].blocks == list(range(len(blocks))):
+        sentence = f"Blocks of one sublayer with {_NORMS_OF_ONE[normed]}"
+    else:
+        sentence = f"{first.topology.capitalize()} blocks with {_NORMS[normed]}"
+    features = [phrase for slug, phrase in _PHRASES.items() if slug in yes][:MOST_FEATURES]
+    return f"{sentence}, {_listed(features)}" if features else sentence
+
+
+def _mixers(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Experiment]) -> str:
+    """What mixes positions besides attention, and on how many blocks; an attention may stand on the way into it."""
+    kinds = [{sublayer.kind for sublayer in shape.sublayers} for shape in shapes]
+    count = sum("mixer" in kinds[shape] for shape in blocks)
+    if not count:
+        return ""
+    attending = sum("attention" in kinds[shape] for shape in blocks)
+    what = _listed([phrase for slug, phrase in _MIXERS.items() if slug in yes] or ["mixers of another kind"])
+    where = "every block" if count == len(blocks) else f"{count} of {len(blocks)} blocks"
+    if "parallel-mixers" in yes:
+        return f"{what} beside the attention on {where}"
+    if attending:
+        return f"{what} on {where}, attention on {attending}"
+    if "hybrid" in yes:
+        return f"{what} on {where}, some after an attention"
+    return f"{what} in place of attention" if count == len(blocks) else f"{what} on {where}"
+
+
+def _mixture(shapes: Sequence[Shape], blocks: Sequence[int]) -> str:
     mixture = [any(sublayer.kind == "moe" for sublayer in shape.sublayers) for shape in shapes]
-    if all(mixture):
-        parts.append("a mixture of experts on every block")
-    elif any(mixture):
-        count = sum(mixture[shape] for shape in blocks)
-        parts.append(f"a mixture of experts on {count} of {len(blocks)} blocks")
-    if any(sublayer.kind == "branch" for shape in shapes for sublayer in shape.sublayers):
-        parts.append("a branch of per-layer embeddings adds a third term")
-    scaled = next((factor.name for shape in shapes for factor in shape.factors if factor.applies_to == "sum"), None)
-    if scaled:
-        parts.append(f"{scaled} multiplies the block's sum")
+    if not any(mixture):
+        return ""
+    count = sum(mixture[shape] for shape in blocks)
+    return f"a mixture of experts on {'every block' if all(mixture) else f'{count} of {len(blocks)} blocks'}"
+
+
+def _borrowing(shapes: Sequence[Shape], blocks: Sequence[int]) -> str:
     borrowed = sum(shapes[shape].lends == "borrowed" for shape in blocks)
-    if borrowed:
-        parts.append(f"{borrowed} of {len(blocks)} blocks borrow keys and values")
-    if "softcapped-logits" in yes:
-        parts.append("the logits are softcapped")
-    return "; ".join(parts) + "."
+    return f"{borrowed} of {len(blocks)} blocks borrow keys and values" if borrowed else ""
+
+
+def _branch(shapes: Sequence[Shape]) -> str:
+    branch = any(sublayer.kind == "branch" for shape in shapes for sublayer in shape.sublayers)
+    return "a branch of per-layer embeddings adds a third term" if branch else ""
+
+
+def _turns(shapes: Sequence[Shape]) -> str:
+    kinds = list(dict.fromkeys(shape.layer_type or "" for shape in shapes))
+    names = [kind.removesuffix("_attention").replace("_", " ") for kind in kinds]
+    return f"{_listed(names)} attention take turns" if len(kinds) > 1 else ""
+
+
+def _scaled(shapes: Sequence[Shape]) -> str:
+    scaled = next((factor.name for shape in shapes for factor in shape.factors if factor.applies_to == "sum"), None)
+    return f"{scaled} multiplies the block's sum" if scaled else ""
 
 
 def _listed(items: Sequence[str]) -> str:

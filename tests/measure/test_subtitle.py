@@ -1,0 +1,40 @@
+"""The page's one sentence, composed again from committed records."""
+
+from __future__ import annotations
+
+import pytest
+
+from probe import store
+from probe.measure.subtitle import subtitle
+from probe.schema import Record
+
+
+def composed(family: str) -> str:
+    record = Record.model_validate_json(store.record_path(family, "tiny").read_text())
+    return subtitle(record.shapes, record.blocks, record.experiments)
+
+
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [
+        (
+            "mamba2",
+            "Blocks of one sublayer with a norm before it; "
+            "state space mixers (state-space dual) in place of attention.",
+        ),
+        ("bloom", "Sequential blocks with a norm before each sublayer, ALiBi."),
+        ("gpt2", "Sequential blocks with a norm before each sublayer, position embeddings."),
+        ("llama", "Sequential blocks with a norm before each sublayer, shared key/value heads."),
+    ],
+)
+def test_the_main_thing_of_a_family_is_in_its_sentence(family: str, said: str) -> None:
+    assert composed(family) == said
+
+
+def test_mixers_are_told_by_where_they_stand() -> None:
+    assert "(state-space dual) beside the attention on every block" in composed("falcon_h1")
+    hybrid = composed("qwen3_next")
+    assert "delta-rule mixers on" in hybrid and "of 4 blocks, attention on 2; a mixture of experts" in hybrid
+    assert "(selective scan) on every block, some after an attention" in composed("zamba")
+    assert "mixers of another kind in place of attention" in composed("rwkv")
+    assert "take turns" not in hybrid and "sliding and full attention take turns" in composed("cohere2")
