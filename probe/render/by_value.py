@@ -13,7 +13,7 @@ from probe.render import overviews as o
 from probe.render.facets import held
 from probe.render.places import Place, Spot
 from probe.render.roles import value_role
-from probe.render.text import anchor, plural, quirk_url, value_url, words
+from probe.render.text import anchor, condition, plural, quirk_url, value_url, words
 
 UP = "../../"
 """From a value's page to the site's root."""
@@ -125,7 +125,7 @@ def _place(place: Place) -> o.ValuePlace:
         ],
         held=place.held.held.view if place.held and place.held.held else None,
         where="" if place.where == "every block" else place.where,
-        condition="eager load" if value.needs else value.reason,
+        condition="eager load" if value.needs else condition(value.reason),
         warn=bool(value.needs),
         edit="not run" if run is None or run.edits is None else "edited" if run.edits else "read-only",
     )
@@ -169,7 +169,7 @@ def _odd(served: Sequence[Place], usual: Place) -> list[o.Odd]:
 def _reason(served: Sequence[Place]) -> str:
     """Why a load is needed, as most families' rows say it."""
     reasons = Counter(place.value.reason for place in served if place.value.needs and place.value.reason)
-    return reasons.most_common(1)[0][0] if reasons else ""
+    return condition(reasons.most_common(1)[0][0]) or "" if reasons else ""
 
 
 def _described(text: str, place: Place) -> bool:

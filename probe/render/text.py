@@ -10,6 +10,8 @@ from markupsafe import Markup, escape
 
 from probe.schema import Value
 
+_REFUSAL = r"\w+ needs (attn_implementation='\w+'): (.+?)(?: \(\S+ is no operation of its source\))?\."
+
 
 def anchor(host: str, name: str) -> str:
     """The id of a value's row, e.g. ``v-layers-self_attn-attention_keys``."""
@@ -81,6 +83,12 @@ def prose(text: str) -> Markup:
         Markup("<code>{}</code>").format(part) if k % 2 else escape(part) for k, part in enumerate(text.split("`"))
     ]
     return Markup("").join(parts) if len(parts) % 2 else Markup(escape(text))
+
+
+def condition(reason: str | None) -> str | None:
+    """Why a load does not serve a value: what to do first, not the value or the operation that is missing."""
+    found = re.fullmatch(_REFUSAL, reason or "")
+    return f"Load with {found[1]}: {found[2]}." if found else reason
 
 
 def ordinal(n: int) -> str:

@@ -19,7 +19,7 @@ from probe.render.recipes.slices import slices
 from probe.render.roles import value_role
 from probe.render.standing import Standing
 from probe.render.templating import render
-from probe.render.text import anchor, figure, prose, row_id, some_blocks, value_url
+from probe.render.text import anchor, condition, figure, prose, row_id, some_blocks, value_url
 from probe.schema import HfPath, Record, Shape, Value
 
 
@@ -60,7 +60,7 @@ def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequenc
         dims=value.dims,
         description=value.description,
         read_at=value.read_at,
-        condition=value.reason,
+        condition=condition(value.reason),
         warn=bool(value.needs or value.reason),
         state=state,
         state_text=_state_text(value, state, standing, twin),
@@ -164,7 +164,7 @@ def _found(value: Value, state: str, standing: Standing, twin: Value | None, tot
     if value.blocks is not None:
         card.append(("on", escape(some_blocks(value.blocks, total))))
     if value.reason:
-        card.append(("condition", escape(value.reason)))
+        card.append(("condition", escape(condition(value.reason))))
     if state != "never":
         card.append(("edit", _edit(value, standing, twin)))
         card.append(("run", _evidence(value, standing, twin)))

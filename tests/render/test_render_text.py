@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probe.render.text import anchor, block_list, figure, parameters, some_blocks
+from probe.render.text import anchor, block_list, condition, figure, parameters, some_blocks
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,12 @@ def test_parameter_counts() -> None:
     assert parameters(5_123_000_000) == "5.123 B"
     assert parameters(134_515_008) == "134.5 M"
     assert parameters(9000) == "9,000"
+
+
+def test_a_refusal_says_first_what_to_do() -> None:
+    fused = "under 'sdpa' the attention is one fused kernel that never forms it"
+    reason = f"attention_scores needs attn_implementation='eager': {fused}"
+    told = f"Load with attn_implementation='eager': {fused}."
+    assert condition(f"{reason} (nn_functional_softmax_0 is no operation of its source).") == told
+    assert condition(f"{reason}.") == told
+    assert condition("LlamaMLP has no router.") == "LlamaMLP has no router." and condition(None) is None
