@@ -64,7 +64,9 @@ def _wiring(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Ex
     first = shapes[blocks[0]]
     sublayer = next((sublayer for sublayer in first.sublayers if sublayer.kind == "attention"), first.sublayers[0])
     normed = (sublayer.pre_norm is not None, sublayer.post_norm is not None)
-    if "one-sublayer-blocks" in yes and yes["one-sublayer-blocks"].blocks == list(range(len(blocks))):
+    if not any(normed) and "post-ln" in yes:
+        sentence = f"{first.topology.capitalize()} blocks that norm the stream after each add"
+    elif "one-sublayer-blocks" in yes and yes["one-sublayer-blocks"].blocks == list(range(len(blocks))):
         sentence = f"Blocks of one sublayer with {_NORMS_OF_ONE[normed]}"
     else:
         sentence = f"{first.topology.capitalize()} blocks with {_NORMS[normed]}"

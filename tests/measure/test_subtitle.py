@@ -24,6 +24,7 @@ def composed(family: str) -> str:
         ),
         ("bloom", "Sequential blocks with a norm before each sublayer, ALiBi."),
         ("gpt2", "Sequential blocks with a norm before each sublayer, position embeddings."),
+        ("openai-gpt", "Sequential blocks that norm the stream after each add, position embeddings."),
         ("llama", "Sequential blocks with a norm before each sublayer, shared key/value heads."),
     ],
 )
