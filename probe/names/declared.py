@@ -12,22 +12,25 @@ class Tool:
     Attributes:
         url: its documentation.
         version: the version whose source was read.
-        note: which part of it has the names.
+        interface: the class that has the names.
+        note: a sentence on the names of another class; empty where there is none.
     """
 
     url: str
     version: str
-    note: str
+    interface: str
+    note: str = ""
 
 
 TOOLS = {
     "TransformerLens": Tool(
         "https://transformerlensorg.github.io/TransformerLens/",
         "4.3.0",
-        "`TransformerBridge`. `HookedTransformer`, read in 3.9.0 and gone from 4.3.0, has the names that end neither "
-        "in `hook_in` nor in `hook_out`.",
+        "TransformerBridge",
+        "`HookedTransformer`, read in TransformerLens 3.9.0 and gone from 4.3.0, has the names that end neither in "
+        "`hook_in` nor in `hook_out`.",
     ),
-    "nnterp": Tool("https://ndif-team.github.io/nnterp/", "1.3.0", "`StandardizedTransformer`"),
+    "nnterp": Tool("https://ndif-team.github.io/nnterp/", "1.3.0", "StandardizedTransformer"),
 }
 
 ROTARY = "rotary"

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from probe.render.text import prose
+from probe.render.text import breakable, prose
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "templates"
@@ -20,7 +20,7 @@ LINE = re.compile(r"^\s*(\w+): (.+?)\s*$")
 
 @cache
 def environment() -> Environment:
-    """The one Jinja environment: strict and escaping, with one filter of our own, ``prose``."""
+    """The one Jinja environment: strict and escaping, with two filters of our own, ``prose`` and ``breakable``."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -28,7 +28,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["prose"] = prose
+    made.filters |= {"prose": prose, "breakable": breakable}
     return made
 
 

@@ -91,6 +91,11 @@ def condition(reason: str | None) -> str | None:
     return f"Load with {found[1]}: {found[2]}." if found else reason
 
 
+def breakable(name: str) -> Markup:
+    """A name as HTML that may break behind each dot and underscore."""
+    return Markup(re.sub(r"([._])(?=.)", r"\1<wbr>", str(escape(name))))
+
+
 def ordinal(n: int) -> str:
     suffix = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
     return f"{n}{suffix}"

@@ -155,7 +155,7 @@ def test_a_value_has_a_page_that_lists_every_family_serving_it(wide: Site, about
             served.setdefault(value.name, {}).setdefault(family.name, value)
     assert len(served) > 10
     for name, by_family in served.items():
-        page = wide.page(f"values/{name}")
+        page = wide.page(f"values/{name}").replace("<wbr>", "")
         rows_of = {m[1]: m[0] for m in re.finditer(r'<tr id="f-(\w+)-[^"]+">.*?</tr>', page, re.S)}
         tables = {m[1]: m[0] for m in re.finditer(r'<tr id="(f-\w+-[^"]+)">.*?</tr>', page, re.S)}
         assert set(by_family) <= set(rows_of)
@@ -165,6 +165,17 @@ def test_a_value_has_a_page_that_lists_every_family_serving_it(wide: Site, about
                 assert value.hf.path in mine
             if value.needs:
                 assert "eager load" in mine
+
+
+def test_what_a_value_is_stands_before_its_other_names(wide: Site) -> None:
+    page = wide.page("values/attention_queries")
+    assert page.index('class="lede"') < page.index('id="other-names"') < page.index("Declared, not run here")
+    one, both = (
+        re.sub("<[^>]+>", "", re.search(r'<p class="note">Declared.*?</p>', wide.page(f"values/{name}"), re.S)[0])
+        for name in ("attention_queries", "layer_output")
+    )
+    assert re.search(r"the source of TransformerLens \S+ \(\w+\)\. .+ nor in hook_out\.\s*$", one)
+    assert re.search(r"the source of TransformerLens \S+ \(\w+\) and nnterp \S+ \(\w+\)\. ", both)
 
 
 def test_the_odd_ones_are_pointed_out(wide: Site) -> None:

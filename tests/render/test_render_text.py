@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probe.render.text import anchor, block_list, condition, figure, parameters, some_blocks
+from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, some_blocks
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,8 @@ def test_a_refusal_says_first_what_to_do() -> None:
     assert condition(f"{reason} (nn_functional_softmax_0 is no operation of its source).") == told
     assert condition(f"{reason}.") == told
     assert condition("LlamaMLP has no router.") == "LlamaMLP has no router." and condition(None) is None
+
+
+def test_a_long_name_may_break_behind_dots_and_underscores_and_nothing_in_it_is_markup() -> None:
+    assert breakable("blocks.{i}.hook_<q>") == "blocks.<wbr>{i}.<wbr>hook_<wbr>&lt;q&gt;"
+    assert breakable("layers[i].self_attn.") == "layers[i].<wbr>self_<wbr>attn."
