@@ -10,20 +10,26 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import stop_watching
 
 Open = Callable[..., Page]
-PLACES = """() => [...document.querySelectorAll(".md-content :is(tr, h2, h3, p, .shape.is-current rect)")]
+PLACES = """() => [...document.querySelectorAll("[data-name=text] :is(.naming, .shape.is-current rect)")]
   .map(element => element.getBoundingClientRect()).filter(box => box.width)
   .map(box => [box.x, box.y + scrollY, box.width, box.height].join())"""
+SPARE = """() => Math.max(...[...document.querySelectorAll(".value-table .names")].map(names => {
+  const shown = [...names.children].map(code => code.getBoundingClientRect().height)
+  return names.getBoundingClientRect().height - Math.max(...shown)
+}))"""
+"""The most height that a row's name has beyond the name shown, in pixels."""
 CHIP = "[data-name=text] .shape.is-current svg.{} a.part[aria-label^='mlp_neurons,']"
 ROW = "#v-layers-mlp-mlp_neurons .names"
 
 
 @pytest.mark.parametrize(("width", "layout"), [(1440, "wide"), (390, "narrow")])
-def test_the_choice_of_names_holds_on_rows_and_diagrams_and_moves_nothing(
+def test_the_choice_of_names_holds_on_rows_and_in_diagrams_and_moves_no_diagram(
     open_page: Open, width: int, layout: str
 ) -> None:
     page = open_page("/gemma4_text/", width)
     chip = page.locator(CHIP.format(layout))
     before = page.evaluate(PLACES)
+    assert before and page.evaluate(SPARE) < 8
     expect(page.locator(f"{ROW} .native")).to_be_hidden()
     page.locator("[data-name=text] .naming label", has_text="Hugging Face").click()
     expect(page.locator(f"{ROW} .native")).to_have_text("model.language_model.layers.{i}.mlp.down_proj input 0")
@@ -33,7 +39,7 @@ def test_the_choice_of_names_holds_on_rows_and_diagrams_and_moves_nothing(
     for gone in (f"{ROW} .standard", CHIP.format(layout) + " .standard"):
         expect(page.locator(gone)).to_be_hidden()
     expect(page.locator(".values .naming input[value=native]")).to_be_checked()
-    assert page.evaluate(PLACES) == before
+    assert page.evaluate(PLACES) == before and page.evaluate(SPARE) < 8
     page.reload()
     page.wait_for_selector("[data-part=block] a.part[aria-pressed]")
     expect(page.locator(f"{ROW} .native")).to_be_visible()

@@ -1,5 +1,5 @@
 // The names of values on rows and in diagrams: standard, or where the Hugging Face implementation has them. Both are on
-// the page, each in room that is wide enough for either; the choice is one of the whole site and is remembered.
+// the page; the choice is one of the whole site and is remembered.
 const KEY = "atlas-names"
 const page = document.documentElement.classList
 
