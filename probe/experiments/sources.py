@@ -58,7 +58,8 @@ def fused_qkv(run: Run) -> Verdict:
 
 def borrowed_kv(run: Run) -> Verdict:
     """A block whose own projections move none of its keys and values, which are another block's, and follow it when
-    that block is perturbed.
+    that block's projections are perturbed. Where there is one, noise is also written into the keys and values that the
+    lenders attend with, and looked for in the borrowers'.
     """
     seen = projections(run)
     found: list[bool | None] = []
