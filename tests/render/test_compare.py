@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import combinations
 
 from probe.render.catalog import read
 from probe.render.compare.column import Column, Drawn, Group, Row, ShapeColumn, column, named
-from probe.render.compare.pages import PAIRED, address, pairs
+from probe.render.compare.pages import address, pairs
 from probe.render.compare.table import diagram, facts
-from tests.render.conftest import Site
+from tests.render.conftest import ROOT, Site
 
 
 def made(*drawn: tuple[str, ...], rows: list[Row] | None = None, title: str = "T", checkpoint: str = "c") -> Column:
@@ -94,13 +95,17 @@ def test_a_vision_encoders_blocks_can_be_drawn_too(site: Site) -> None:
     assert 'href="@/gemma4_text/#vision-block-0.p-vision-' in drawn
 
 
-def test_the_pairs_made_beforehand_are_of_the_families_with_most_checkpoints(site: Site) -> None:
-    families = list(read(site.records).values())
-    found = pairs(families)
-    counts = sorted((len([e for e in f.listed if e.kind != "tiny"]) for f in families), reverse=True)[:PAIRED]
-    assert sorted({len([e for e in f.listed if e.kind != "tiny"]) for pair in found for f in pair}) == sorted(
-        set(counts)
-    )
+def test_the_pairs_made_beforehand_are_of_families_of_different_kinds() -> None:
+    families = read(ROOT / "site_src" / "records")
+    found = pairs([families[name] for name in ("falcon_mamba", "gpt2", "llama", "mixtral", "qwen2_moe", "qwen3_next")])
+    named = [tuple(family.name for family in pair) for pair in found]
+    assert named == list(combinations(("falcon_mamba", "llama", "mixtral", "qwen3_next"), 2))
+    alike = pairs([families[name] for name in ("gpt2", "llama", "mixtral")])
+    assert len(alike) == 3, "families fill up where there are fewer kinds"
+
+
+def test_every_pair_has_a_page(site: Site) -> None:
+    found = pairs(list(read(site.records).values()))
     pages = [path for path in (site.directory / "compare").iterdir() if path.is_dir()]
     assert {f"compare/{path.name}/" for path in pages} == {address(pair) for pair in found}
     assert all("compare-table" in (path / "index.html").read_text() for path in pages)

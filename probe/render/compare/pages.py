@@ -58,9 +58,22 @@ class ComparePage:
 
 
 def pairs(families: Iterable[Family]) -> list[tuple[Family, Family]]:
-    """The families with the most published checkpoints listed, each with each; the first by name where as many."""
-    most = sorted(families, key=lambda family: (-_published(family), family.name))[:PAIRED]
-    return list(combinations(sorted(most, key=lambda family: family.name), 2))
+    """Families of different kinds, each with each: of every kind the one with the most published checkpoints listed,
+    the first by name where as many. Where there are fewer kinds, the next families whatever their kind."""
+    most = sorted(families, key=lambda family: (-_published(family), family.name))
+    first: dict[str, Family] = {}
+    for family in most:
+        first.setdefault(kind(family), family)
+    chosen = [*first.values(), *(family for family in most if family is not first[kind(family)])][:PAIRED]
+    return list(combinations(sorted(chosen, key=lambda family: family.name), 2))
+
+
+def kind(family: Family) -> str:
+    """What the blocks of a family's default checkpoint are made of, as far as whole families differ in it."""
+    found = {sub.kind for shape in family.default.record.shapes for sub in shape.sublayers}
+    if "mixer" in found:
+        return "hybrid" if "attention" in found else "mixer"
+    return "mixture" if "moe" in found else "dense"
 
 
 def _published(family: Family) -> int:
