@@ -37,7 +37,10 @@ class Element(Part):
 
     position: int | str | None = Field(description="index or key; null where the module returns one tensor")
     type: str = Field(description="`Tensor`, `NoneType`, `DynamicCache`, …")
-    shape: list[int] | None = Field(None, description="in the run, on the first of the blocks; null for no tensor")
+    shape: list[int] | None = Field(
+        None,
+        description="in the run, on the first of the blocks; null for no tensor, and where calls of the module differ",
+    )
     value: str | None = Field(
         None, description="the standard value it equals, host and name, found by comparing; null if none"
     )

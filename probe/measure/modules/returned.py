@@ -34,15 +34,19 @@ class Site:
 def returned(run: Run, known: Known, forward: Callable[[], Any]) -> list[Returned]:
     """What each module returned at its first call in ``forward``, blocks with the same in one row.
 
-    A module that gives back the very tensor it was given (a dropout, an identity) has no row.
+    A shape that another call of the module has otherwise is left out. A module that gives back the very tensor it was
+    given (a dropout, an identity) has no row.
     """
     rows: dict[tuple[Any, ...], tuple[Returned, list[int]]] = {}
-    seen: set[str] = set()
+    seen: dict[str, tuple[Any, ...]] = {}
 
     def note(site: Site, module: torch.nn.Module, given: Any, out: Any) -> None:
-        if site.native in seen or any(out is each for each in given):
+        if any(out is each for each in given):
             return
-        seen.add(site.native)
+        if site.native in seen:
+            row, blocks = rows[seen[site.native]]
+            rows[seen[site.native]] = (_again(row, out), blocks)
+            return
         elements = [_element(known, site, position, part) for position, part in parts(out)]
         row = Returned(
             path=site.path,
@@ -53,6 +57,7 @@ def returned(run: Run, known: Known, forward: Callable[[], Any]) -> list[Returne
             elements=elements,
         )
         key = (row.path, row.module, row.type, tuple((e.position, e.type, e.value, e.made) for e in elements))
+        seen[site.native] = key
         blocks = rows.setdefault(key, (row, []))[1]
         if site.block is not None and site.block not in blocks:
             blocks.append(site.block)
@@ -65,6 +70,16 @@ def returned(run: Run, known: Known, forward: Callable[[], Any]) -> list[Returne
     order = {site.path: place for place, (site, _) in reversed(list(enumerate(sites(run))))}
     found = [row.model_copy(update={"blocks": sorted(blocks) or None}) for row, blocks in rows.values()]
     return sorted(found, key=lambda row: (order[row.path], row.blocks or []))
+
+
+def _again(row: Returned, out: Any) -> Returned:
+    """A row after a further call: without the shapes that are not the same at both."""
+    shapes = {position: list(part.shape) for position, part in parts(out) if isinstance(part, torch.Tensor)}
+    elements = [
+        each if each.shape == shapes.get(each.position) else each.model_copy(update={"shape": None})
+        for each in row.elements
+    ]
+    return row.model_copy(update={"elements": elements})
 
 
 def _hook(note: Callable[..., None], site: Site) -> Callable[..., None]:
