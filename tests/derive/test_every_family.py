@@ -26,6 +26,9 @@ ODD: dict[tuple[str, str], dict[str, tuple[set[int], str]]] = {
     ("falcon", "tiny-grouped"): {
         "num_kv_heads": ({6}, "keys are repeated for the queries they serve before they are rotated")
     },
+    ("falcon", "tiny-one-norm"): {
+        "num_kv_heads": ({6}, "keys are repeated for the queries they serve before they are rotated")
+    },
     ("inkling2_text", "tiny"): {"vocab_size": ({300}, "the logits are cut to the vocabulary without its padding")},
     ("inkling2_loop_text", "tiny"): {"vocab_size": ({300}, "the logits are cut to the vocabulary without its padding")},
     ("inkling_text", "tiny"): {"num_experts": ({10}, "the router has a logit for each of 2 shared experts too")},
