@@ -27,7 +27,11 @@ def test_a_changed_module_is_shown_by_its_facts_and_by_both_pictures(repository:
     done = repository.run("scripts/preview", "main")
     page = repository.folder / PREVIEW / "site" / "change" / "index.html"
     assert done.stdout.splitlines() == ["1 family changed; 0 without a change of fact.", str(page)]
-    assert _facts(repository) == {
+    facts = _facts(repository)
+    drawn = facts.pop("Pictures")
+    assert all(told.startswith("the picture “") for told in drawn)
+    assert any("How fast each pair of a head’s dimensions turns" in told for told in drawn)
+    assert facts == {
         "Sizes and config": [
             "`rope_parameters.factor`: `8.0` → `4.0` (`tiny`)",
             "`rope_parameters.original_max_position_embeddings`: `32` → `8192` (`tiny`)",

@@ -157,7 +157,7 @@ def _heads_apart(page: Page) -> bool:
     queries = max((weight.counts.get("attention_queries", 0) for weight in found), default=0)
     keys = [weight.counts["attention_keys"] for weight in found if "attention_keys" in weight.counts]
     unknown = [weight for weight in page.record.weights if not weight.layout]
-    fewer = all(count < queries for count in keys) if queries else True  # a build's sizes may not tell the queries' part
+    fewer = all(count < queries for count in keys) if queries else True  # sizes may not tell the queries'
     return fewer and bool(keys and queries or all(weight.statement for weight in unknown))
 
 
