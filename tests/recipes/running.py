@@ -80,6 +80,11 @@ class Page:
         """Every value with its recipes, the vision encoder's last."""
         return snippets(Standing(self.record, None))
 
+    def slices(self) -> list[tuple[Value, Slice]]:
+        """Every part of a value, a head or an expert, that the page has a snippet for."""
+        standing = Standing(self.record, None)
+        return [(value, found) for value in self.record.values for found in slices(standing, value)]
+
     def run(self) -> None:
         for value, forms in self.snippets():
             wanted: dict[str, Any] = {}
@@ -92,15 +97,13 @@ class Page:
 
     def _run_slices(self) -> None:
         """Every snippet that takes out a head or an expert, which must put back what it took."""
-        standing = Standing(self.record, None)
-        for value in self.record.values:
-            for found in slices(standing, value):
-                wanted: dict[str, Any] = {}
-                for form, code in found.code.items():
-                    self._one(value, form, found.what, code, "logits", wanted)
-                    weight = self.namespaces[form].pop("weight", None)
-                    if weight is not None and not torch.equal(weight, self._weight(found)):
-                        self.wrong.append(f"{found.path}, {form}: the weight is not as it was")
+        for value, found in self.slices():
+            wanted: dict[str, Any] = {}
+            for form, code in found.code.items():
+                self._one(value, form, found.what, code, "logits", wanted)
+                weight = self.namespaces[form].pop("weight", None)
+                if weight is not None and not torch.equal(weight, self._weight(found)):
+                    self.wrong.append(f"{found.path}, {form}: the weight is not as it was")
 
     def _weight(self, found: Slice) -> torch.Tensor:
         """A parameter as it is on a model that no snippet touched."""

@@ -57,7 +57,9 @@ def _run(page: Page, heading: str, record_property: Callable[[str, object], None
     page.run()
     assert page.wrong == []
     shown = [(row, recipe) for row, forms in page.snippets() for recipe in forms]
-    assert page.ran.total() == sum((recipe.read is not None) + (recipe.edit is not None) for _, recipe in shown) > 0
+    whole = sum((recipe.read is not None) + (recipe.edit is not None) for _, recipe in shown)
+    assert page.ran.total() == whole + sum(len(found.code) for _, found in page.slices())
+    assert whole > 0
     ran = {f"{FORMS[form]} {kind}": count for (form, kind), count in page.ran.items()}
     lacks = Counter(f"in {FORMS[recipe.form]} ({recipe.lack})" for _, recipe in shown if recipe.lack)
     record_property(COUNTED, {heading: {"pages": 1, **ran}, f"{heading}, not written": dict(lacks)})
