@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from probe.render.text import number
+
 _LONGEST = 160
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -16,11 +18,11 @@ def spans(numbers: Sequence[int]) -> str:
     if not numbers:
         return "no block"
     runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+    for block in sorted(numbers):
+        if runs and block == runs[-1][1] + 1:
+            runs[-1][1] = block
         else:
-            runs.append([number, number])
+            runs.append([block, block])
     said = ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
     return f"block{'' if len(numbers) == 1 else 's'} {said}"
 
@@ -36,6 +38,8 @@ def shown(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return code(number(value, None))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if _DIGEST.fullmatch(text):
         text = f"{text[:12]}…"

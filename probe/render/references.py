@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import ProbeError
+from probe.render.text import number
 from probe.store import ROOT, file_stem, read_json, records_dir
 
 REFERENCE = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.S)
@@ -123,6 +124,4 @@ def _written(value: Any) -> str:
         return ", ".join(map(_written, value))
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        value = int(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, (int, float)) else str(value)

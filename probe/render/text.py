@@ -10,6 +10,10 @@ from markupsafe import Markup, escape
 
 from probe.schema import Value
 
+GROUPED = 10_000
+"""From here on a number's digits stand in groups of three."""
+_NUMBER = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+|\d{5,}(?:\.0)?|\d+(?:\.\d+)?e[-+]\d+)(?![\w/]|[.,]\d)")
+"""What stands in a record's sentence and may be spelled otherwise than a page spells numbers: large ones and powers."""
 _REFUSAL = r"\w+ needs (attn_implementation='\w+'): (.+?)(?: \(\S+ is no operation of its source\))?\."
 
 
@@ -78,9 +82,10 @@ def some_blocks(blocks: Sequence[int] | None, total: int) -> str:
 
 
 def prose(text: str) -> Markup:
-    """A sentence as HTML, with what stands between backticks set as code."""
+    """A sentence as HTML, with what stands between backticks set as code and numbers as pages write them."""
     parts = [
-        Markup("<code>{}</code>").format(part) if k % 2 else escape(part) for k, part in enumerate(text.split("`"))
+        Markup("<code>{}</code>").format(part) if k % 2 else escape(_respelled(part))
+        for k, part in enumerate(text.split("`"))
     ]
     return Markup("").join(parts) if len(parts) % 2 else Markup(escape(text))
 
@@ -101,22 +106,45 @@ def ordinal(n: int) -> str:
     return f"{n}{suffix}"
 
 
+def number(value: float, digits: int | None = 4) -> str:
+    """A number as every page writes it: ``10,000``, ``1536``, ``0.25``, ``2e-5``.
+
+    Args:
+        value: an integer is written whole.
+        digits: the significant ones of a number that is no integer; None keeps all.
+    """
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    if isinstance(value, int) or GROUPED <= abs(value) < 1e9 and digits is not None:
+        return f"{value:,.0f}" if abs(value) >= GROUPED else str(value)
+    text = repr(value) if digits is None else f"{value:.{digits}g}"
+    return re.sub(r"e([-+])0*", lambda power: "e" + power[1].replace("+", ""), text)
+
+
 def figure(value: Any) -> str:
     """A number, a flag, a list or text, in the form of the config cards and facts."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return f"{value:,}" if abs(value) >= 10000 else str(value)
-    if isinstance(value, float):
-        return f"{value:.4g}".replace("e-0", "e-").replace("e+0", "e+").replace("e+", "e")
+    if isinstance(value, (int, float)):
+        return number(value)
     if isinstance(value, (list, tuple)):
         runs: list[tuple[str, int]] = []
         for text in map(figure, value):
             runs = [*runs[:-1], (text, runs[-1][1] + 1)] if runs and runs[-1][0] == text else [*runs, (text, 1)]
         return ", ".join(text if n == 1 else f"{text} × {n}" for text, n in runs)
     return str(value)
+
+
+def _respelled(sentence: str) -> str:
+    """A record's sentence with its numbers as `number` writes them."""
+    return _NUMBER.sub(lambda found: number(_parsed(found[0]), None), sentence)
+
+
+def _parsed(text: str) -> float:
+    plain = text.replace(",", "")
+    return int(plain) if plain.isdigit() else float(plain)
 
 
 def parameters(n: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, some_blocks
+from probe.render.text import anchor, block_list, breakable, condition, figure, number, parameters, prose, some_blocks
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,35 @@ def test_blocks_in_words() -> None:
         (1e-6, "1e-6"),
         (30.0, "30"),
         (0.25, "0.25"),
+        (10000.0, "10,000"),
+        (1e6, "1,000,000"),
+        (123456.7, "123,457"),
+        (-3.402823e38, "-3.403e38"),
         (["a", "a", "b"], "a × 2, b"),
+        ([1e4, 1e4, 2e-05], "10,000 × 2, 2e-5"),
         ([], ""),
     ],
 )
 def test_figures(value: object, text: str) -> None:
     assert figure(value) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("They differ by at most 5e-06 (float32).", "They differ by at most 5e-6 (float32)."),
+        ("It sees the 262143 positions before it.", "It sees the 262,143 positions before it."),
+        ("The base is 1,000,000, not 10000.0.", "The base is 1,000,000, not 10,000."),
+        ("It holds 1,152 bytes on blocks 0, 2, 10.", "It holds 1152 bytes on blocks 0, 2, 10."),
+        ("With torch 2.13.0 of `eps=1e-06`.", "With torch 2.13.0 of <code>eps=1e-06</code>."),
+    ],
+)
+def test_a_records_sentence_has_its_numbers_as_the_tables_have_them(said: str, shown: str) -> None:
+    assert prose(said) == shown
+
+
+def test_all_digits_are_kept_where_two_readings_are_compared() -> None:
+    assert number(0.36364, None) == "0.36364" and number(2e-05, None) == "2e-5" and number(80593, None) == "80,593"
 
 
 def test_anchors_tell_hosts_apart() -> None:
