@@ -12,7 +12,7 @@ from probe import names
 from probe.render import overviews as o
 from probe.render.facets import held
 from probe.render.places import Place, Spot
-from probe.render.roles import value_role
+from probe.render.roles import row_role
 from probe.render.text import anchor, breakable, condition, plural, quirk_url, value_url, words
 
 UP = "../../"
@@ -104,7 +104,7 @@ def _count(places: Sequence[Place]) -> int:
 
 def _role(place: Place) -> str:
     part = place.stored.record.vision if place.vision else place.stored.record
-    return value_role(place.value, part.shapes if part else [])
+    return row_role(place.value, part) if part else "vision"
 
 
 def _link(place: Place) -> o.Link:

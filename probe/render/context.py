@@ -136,6 +136,8 @@ class Sum:
 
 @dataclass(frozen=True)
 class Figure:
+    """A figure of a stack of blocks. ``key``: look and words of each colour and stroke that its drawings have."""
+
     name: str
     strip: Markup
     blocks: int
@@ -143,7 +145,7 @@ class Figure:
     legend: list[TypeLegend]
     shapes: list[ShapeView]
     counts: str
-    roles: list[tuple[str, str]]
+    key: list[tuple[str, str]]
     sums: list[Sum]
 
 

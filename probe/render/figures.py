@@ -11,14 +11,14 @@ from markupsafe import Markup, escape
 from probe.render.context import Figure, Node, ShapeView, Strip, Sum, Tick, TypeLegend
 from probe.render.diagram.block import draw
 from probe.render.diagram.model import Reader
-from probe.render.roles import LEGEND
+from probe.render.roles import LEGEND, term_role
 from probe.render.standing import Standing, error_text
 from probe.render.templating import render
 from probe.render.text import anchor, figure, plural, row_id, some_blocks, words
 from probe.schema import PathNode, Record, Shape, Vision
 
 FORMS = ("solid", "hollow", "striped", "dotted")
-TERM = re.compile(r"[A-Za-z_][\w.\[\]]*")
+TERM = re.compile(r"[A-Za-z_](?:\w|\.(?=\w)|\[[^\]]*\])*")
 READOUT = (
     ("embed_tokens", "token_embeddings", "stream"),
     ("layers", "layer_output", "stream"),
@@ -96,6 +96,9 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
         for s in order
     ]
     used = {role for view in views for role in re.findall(r"r-(\w+)", view.wide)} - {"flow"}
+    key = [(f"r-{role}", text) for role, text in LEGEND.items() if role in used]
+    if any("is-eager" in view.wide for view in views):
+        key.append(("is-eager", "needs an eager load"))
     return render(
         Figure(
             name=name,
@@ -105,8 +108,8 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
             legend=legend,
             shapes=views,
             counts=", ".join([plural(len(part.blocks), "block"), plural(len(order), "shape")]),
-            roles=[(role, text) for role, text in LEGEND.items() if role in used],
-            sums=_sums(standing, part.shapes, part.blocks, vision),
+            key=key,
+            sums=_sums(standing, part, vision),
         )
     )
 
@@ -152,22 +155,24 @@ def _shape_view(part: Record | Vision, index: int, form: str, vision: bool, size
     )
 
 
-def _sums(standing: Standing, shapes: Sequence[Shape], blocks: Sequence[int], vision: bool) -> list[Sum]:
+def _sums(standing: Standing, part: Record | Vision, vision: bool) -> list[Sum]:
     """The blocks' identities, each once, with what its evaluation gave."""
+    shapes, blocks = part.shapes, part.blocks
     evaluated = {i.expression: i for i in standing.identities(vision)}
     out = []
     for expression in dict.fromkeys(shapes[s].identity for s in blocks):
         mine = [i for i, s in enumerate(blocks) if shapes[s].identity == expression]
         found = evaluated.get(expression)
         where = some_blocks(mine, len(blocks)) if len({s.identity for s in shapes}) > 1 else ""
+        written = equation(expression, part, mine)
         if found is None:
-            out.append(Sum(linked(expression, vision), where, "", "", "", "not evaluated: " + standing.words(), None))
+            out.append(Sum(written, where, "", "", "", "not evaluated: " + standing.words(), None))
             continue
         count = f"{len(found.blocks)} blocks" if found.blocks is not None else "the model"
         on = f" of the twin {standing.twin_id}" if standing.borrowed(vision) else ""
         out.append(
             Sum(
-                linked(expression, vision),
+                written,
                 where,
                 error_text(found.max_abs_error),
                 figure(found.tolerance),
@@ -179,30 +184,18 @@ def _sums(standing: Standing, shapes: Sequence[Shape], blocks: Sequence[int], vi
     return out
 
 
-def linked(expression: str, vision: bool) -> Markup:
-    """An identity whose terms are set apart; terms that are values of a block link to their rows."""
+def equation(expression: str, part: Record | Vision, blocks: Sequence[int] | None) -> Markup:
+    """An identity whose terms have the colours that the drawings give them.
+
+    Args:
+        part: the record, or its vision encoder.
+        blocks: those that it was evaluated on; None for the whole model.
+    """
     out, last = [], 0
     for match in TERM.finditer(expression):
         out.append(escape(expression[last : match.start()]))
         last = match.end()
-        term = match[0]
-        out.append(Markup('<span class="term {}">{}</span>').format(_term_role(term), term))
+        role = term_role(match[0], part, blocks)
+        out.append(Markup('<span class="term r-{}">{}</span>').format(role, match[0]))
     out.append(escape(expression[last:]))
     return Markup("").join(out)
-
-
-def _term_role(term: str) -> str:
-    for word, role in (
-        ("attention", "attention"),
-        ("mlp", "mlp"),
-        ("expert", "mixture"),
-        ("rout", "mixture"),
-        ("layer_scalar", "mark"),
-        ("per_layer", "mark"),
-        ("norm", "norm"),
-        ("layer", "stream"),
-        ("image", "vision"),
-    ):
-        if word in term:
-            return f"r-{role}"
-    return "r-plain"

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from probe.render import context as c
 from probe.render.catalog import Family, Stored
-from probe.render.figures import linked
+from probe.render.figures import equation
 from probe.render.notes import note, source, to_html
 from probe.render.pictures.views import on_card, on_no_card
 from probe.render.second import second
@@ -120,16 +120,16 @@ def identities(standing: Standing) -> c.Identities:
     rows = []
     for is_vision in (False, True):
         part = standing.record.vision if is_vision else standing.record
-        total = len(part.blocks) if part else 0
         if standing.borrowed(is_vision) and standing.twin is not None:
-            behind = standing.twin.vision if is_vision else standing.twin
-            total = len(behind.blocks) if behind else 0
+            part = standing.twin.vision if is_vision else standing.twin
+        if part is None:
+            continue
         for i in standing.identities(is_vision):
             rows.append(
                 c.IdentityRow(
                     i.name,
-                    linked(i.expression, is_vision),
-                    some_blocks(i.blocks, total) or "the model",
+                    equation(i.expression, part, i.blocks),
+                    some_blocks(i.blocks, len(part.blocks)) or "the model",
                     i.holds,
                     error_text(i.max_abs_error),
                     figure(i.tolerance),

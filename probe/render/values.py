@@ -16,7 +16,7 @@ from probe.render.places import is_served
 from probe.render.recipes import FORMS, recipes
 from probe.render.recipes.setup import setup as lines
 from probe.render.recipes.slices import slices
-from probe.render.roles import value_role
+from probe.render.roles import row_role
 from probe.render.standing import Standing
 from probe.render.templating import render
 from probe.render.text import anchor, condition, figure, prose, row_id, some_blocks, value_url
@@ -55,7 +55,7 @@ def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequenc
         id=identifier,
         name=value.name,
         native=native(value.hf),
-        role=value_role(value, shapes),
+        role=row_role(value, part),
         layout=value.layout,
         dims=value.dims,
         description=value.description,

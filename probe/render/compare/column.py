@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from probe.render.catalog import Family, Stored
 from probe.render.diagram.model import Reader
 from probe.render.diagram.pieces import pieces
-from probe.render.figures import linked
+from probe.render.figures import equation
 from probe.render.naming import in_block
 from probe.render.standing import KIND_WORDS, Standing, error_text
 from probe.render.text import figure, parameters, row_id, some_blocks, words
@@ -171,7 +171,7 @@ def _identity(standing: Standing) -> Iterator[Row]:
     for expression in dict.fromkeys(record.shapes[shape].identity for shape in record.blocks):
         mine = [i for i, shape in enumerate(record.blocks) if record.shapes[shape].identity == expression]
         where = f" on {some_blocks(mine, len(record.blocks))}" if len(mine) < len(record.blocks) else ""
-        sums.append(Markup("<code>{}</code>{}").format(linked(expression, False), where))
+        sums.append(Markup("<code>{}</code>{}").format(equation(expression, record, mine), where))
         measured = found.get(expression)
         errors.append("not evaluated" if measured is None else f"{error_text(measured.max_abs_error)}{where}")
     yield Row(key="sum of a block", html=Markup("<br>").join(sums))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from probe.render.pictures.canvas import Canvas
 from probe.render.pictures.looks import looks
 from probe.render.pictures.scales import Scale, scale, written
@@ -15,14 +17,19 @@ DENSE = 40
 """Numbers along x up to which a line has dots; dots of more are small."""
 
 
-def lines(picture: Picture) -> Canvas:
-    """A line for each series through the numbers it has, with a dot for each where there are few."""
+def lines(picture: Picture, named: Mapping[str, str] | None = None) -> Canvas:
+    """A line for each series through the numbers it has, with a dot for each where there are few.
+
+    Args:
+        picture: the picture.
+        named: the roles of the series that are values, by their names.
+    """
     canvas = Canvas(WIDTH, HEIGHT)
     known = [number for series in picture.series for number in series.numbers if number is not None]
     up = scale(known, HEIGHT - FOOT, TOP, zero=picture.kind == "growth")
     along = _along(picture)
     _axes(canvas, picture, up, along)
-    for look, series in zip(looks(picture), picture.series, strict=True):
+    for look, series in zip(looks(picture, named), picture.series, strict=True):
         points = [(along.at(x), up.at(number)) for x, number in enumerate(series.numbers) if number is not None]
         canvas.lines(f"line {look.classes}", [points] if len(points) > 1 else [])
         if len(series.numbers) <= DENSE:

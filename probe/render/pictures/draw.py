@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -28,13 +28,20 @@ WORDS: dict[str, Any] = {"name": "", "label": "", "quirks": [], "statement": "",
 """What a page says beside a drawing, and the drawing itself does not show."""
 
 
-def svg(picture: Picture, alternative: str) -> Markup:
-    """The drawing of a picture, with a text alternative."""
-    shapes = _drawn(picture.model_copy(update=WORDS).model_dump_json())
+def svg(picture: Picture, alternative: str, named: Mapping[str, str] | None = None) -> Markup:
+    """The drawing of a picture, with a text alternative.
+
+    Args:
+        picture: the picture.
+        alternative: what it shows, in words.
+        named: the roles of the series that are values, by their names.
+    """
+    shapes = _drawn(picture.model_copy(update=WORDS).model_dump_json(), tuple((named or {}).items()))
     return Markup(shapes.replace('aria-label=""', f'aria-label="{escape(alternative)}"', 1))
 
 
 @cache
-def _drawn(numbers: str) -> str:
+def _drawn(numbers: str, named: tuple[tuple[str, str], ...]) -> str:
     picture = Picture.model_validate_json(numbers)
-    return str(KINDS[picture.kind](picture).svg(""))
+    canvas = lines(picture, dict(named)) if named else KINDS[picture.kind](picture)
+    return str(canvas.svg(""))

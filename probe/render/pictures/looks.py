@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from probe.schema import Picture
 
 ROLES = ("attention", "mlp", "mixture", "norm", "vision", "mark")
-NAMED = (
-    ("per_layer", "mark"),
-    ("branch", "mark"),
-    ("layer_output", "stream"),
-    ("attention_output", "attention"),
-    ("mlp_output", "mlp"),
-)
-"""What a value's name holds, and the role of what it shows."""
 FORMS = ("", "dashed", "dotted")
 
 
@@ -31,11 +24,16 @@ class Look:
         return f"r-{self.role} {self.form}".strip()
 
 
-def looks(picture: Picture) -> list[Look]:
-    """The looks of a picture's series, in their order."""
+def looks(picture: Picture, named: Mapping[str, str] | None = None) -> list[Look]:
+    """The looks of a picture's series, in their order.
+
+    Args:
+        picture: the picture.
+        named: the roles of the series that are values, by their names.
+    """
     labels = [series.name for series in picture.series]
     if picture.kind == "growth":
-        roles = [next((role for part, role in NAMED if part in label), "plain") for label in labels]
+        roles = [(named or {}).get(label, "plain") for label in labels]
         forms = [FORMS[roles[:i].count(role) % len(FORMS)] for i, role in enumerate(roles)]
         return [Look(*each) for each in zip(labels, roles, forms, strict=True)]
     if picture.kind == "load":

@@ -1,0 +1,54 @@
+"""One colour for a value in diagram, table, equation and picture."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from probe.render.diagram.model import Reader
+from probe.render.figures import equation
+from probe.render.roles import row_role, term_role
+from probe.schema import Record
+from probe.store import read_record
+from tests.render.conftest import ROOT
+
+FAMILIES = ("llama", "mixtral", "deepseek_v3", "gemma4_text", "jamba", "mamba2", "granite", "olmo2")
+
+
+@pytest.fixture(params=FAMILIES)
+def record(request: pytest.FixtureRequest) -> Record:
+    return read_record(ROOT / "site_src" / "records" / request.param / "tiny.json")
+
+
+def test_a_contribution_has_its_drawings_colour_in_the_blocks_equation_and_in_its_row(record: Record) -> None:
+    for index in dict.fromkeys(record.blocks):
+        shape = record.shapes[index]
+        mine = [i for i, s in enumerate(record.blocks) if s == index]
+        block = Reader(shape, index, mine, record.values, "model.", "text").read()
+        for lane in [lane for group in block.groups for lane in group]:
+            assert lane.contribution is not None
+            name = lane.contribution.text
+            [term] = [t for t in re.findall(r"[\w.]+", shape.identity) if t.rpartition(".")[2] == name][:1]
+            assert term_role(term, record, mine) == lane.contribution.role, term
+            assert f'r-{lane.contribution.role}">{term}<' in equation(shape.identity, record, mine)
+            rows = [v for v in record.values if v.name == name and v.blocks and set(v.blocks) <= set(mine)]
+            assert {row_role(v, record) for v in rows} <= {lane.contribution.role}
+
+
+def test_what_is_no_value_has_no_colour_and_a_norms_output_has_the_norms(record: Record) -> None:
+    assert term_role("softmax", record, None) == "plain"
+    assert term_role("embed_tokens.weight[input_ids]", record, None) == "plain"
+    assert term_role("layers[i].input", record, [0]) == "stream"
+    if any(v.name == "attention_norm_output" and v.blocks for v in record.values):
+        assert term_role("attention_norm_output", record, None) == "norm"
+
+
+def test_the_same_name_is_of_the_mixture_on_some_blocks_and_of_the_mlp_on_others() -> None:
+    record = read_record(ROOT / "site_src" / "records" / "deepseek_v3" / "tiny.json")
+    kinds = {sub.kind for shape in record.shapes for sub in shape.sublayers}
+    assert {"mlp", "moe"} <= kinds
+    roles = {block: term_role("mlp.mlp_output", record, [block]) for block in range(len(record.blocks))}
+    for block, role in roles.items():
+        kind = record.shapes[record.blocks[block]].sublayers[-1].kind
+        assert role == {"mlp": "mlp", "moe": "mixture"}[kind]
