@@ -166,6 +166,12 @@ def _link(finding: Finding) -> o.Link:
     return o.Link(finding.family.default.record.about.title, UP + finding.family.uri(finding.stored))
 
 
+def _chip(finding: Finding) -> o.Link:
+    """The checkpoint, with the way to the quirk's chip on its page."""
+    chip = quirk_id(finding.experiment.slug, finding.vision)
+    return o.Link(finding.stored.record.checkpoint.id, f"{_link(finding).url}#{chip}")
+
+
 def _rows(yes: Sequence[Finding], columns: Sequence[str]) -> Iterator[o.QuirkRow]:
     """A row for a family's checkpoints of the same words and numbers; one that was only built has those of its card."""
     same: dict[tuple[str, ...], list[Finding]] = {}
@@ -176,12 +182,10 @@ def _rows(yes: Sequence[Finding], columns: Sequence[str]) -> Iterator[o.QuirkRow
         same.setdefault((finding.family.name, experiment.statement or "", where, *cells), []).append(finding)
     for (_, statement, where, *cells), alike in same.items():
         first = alike[0]
-        chip = quirk_id(first.experiment.slug, first.vision)
         record = first.stored.record
-        more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
         yield o.QuirkRow(
             family=_link(first),
-            checkpoint=o.Link(record.checkpoint.id + more, f"{_link(first).url}#{chip}"),
+            checkpoints=[_chip(finding) for finding in alike],
             where=where,
             statement=statement,
             cells=cells,

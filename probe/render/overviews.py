@@ -158,10 +158,12 @@ class ValueIndex:
 
 @dataclass(frozen=True)
 class QuirkRow:
-    """A checkpoint that has the quirk; ``cells`` are its measured numbers, in the order of the part's ``columns``."""
+    """Checkpoints that have the quirk alike; ``cells`` are the measured numbers, in the order of the part's
+    ``columns``.
+    """
 
     family: Link
-    checkpoint: Link
+    checkpoints: list[Link]
     where: str
     statement: str
     cells: list[str]

@@ -78,6 +78,12 @@ def test_a_search_shows_the_families_that_have_it(open_page: Open, wide: str) ->
     shown = page.locator(CARDS).count()
     assert 20 < shown == int(page.locator("[data-count]").inner_text().split()[0])
     expect(page.locator(".hits a")).to_have_count(8)
+    first = page.locator(".hits a").evaluate_all("links => links.map(link => link.href)")
+    page.locator(".hits button", has_text="Show 20 more of").click()
+    expect(page.locator(".hits a")).to_have_count(28)
+    expect(page.locator(".hits a").nth(8)).to_be_focused()
+    assert page.locator(".hits a").evaluate_all("links => links.map(link => link.href)")[:8] == first
+    page.locator(".finder-query input").focus()
     page.keyboard.type("zzz")
     expect(page.locator(".finder-none")).to_be_visible()
     page.locator("[data-clear]").click()

@@ -242,13 +242,16 @@ def test_a_row_of_what_was_only_built_has_the_words_and_numbers_of_its_own_card(
         parts = by_quirk.page(slug, slug, {(slug, about): found}, 1).parts
         rows_of = [(part.columns, row) for part in parts for row in part.rows]
         assert {f.experiment.statement for f in cards.values()} <= {row.statement for _, row in rows_of}
+        assert sorted(link.text for _, row in rows_of for link in row.checkpoints) == sorted(
+            f.stored.record.checkpoint.id for f in found if f.experiment.verdict == "yes"
+        )
         for columns, row in rows_of:
-            finding = cards.get(row.checkpoint.text)
+            finding = cards.get(row.checkpoints[0].text)
             if finding is None or finding.stored.record.checkpoint.kind != "config":
                 continue
             own = {words(key): figure(value) for key, value in finding.experiment.measured.items()}
             shown = {column: cell for column, cell in zip(columns, row.cells, strict=True) if cell}
-            assert shown.items() <= own.items(), (slug, row.checkpoint.text)
+            assert shown.items() <= own.items(), (slug, row.checkpoints[0].text)
             left_out += len(shown) < len(columns)
     assert left_out > 50
 

@@ -1,6 +1,7 @@
 // The index: finds families, values, modules and quirks while one types, filters and sorts the cards, and keeps all of
 // it in the address. The facts come from index.json, which is fetched on the first sign of a search.
 const SHOWN = 8
+const MORE = 20
 const SIDES = { in: "input of", out: "output of", op: "inside" }
 
 export function mount(root) {
@@ -18,6 +19,7 @@ class Finder {
     this.facets = [...root.querySelectorAll("[data-facet]")]
     this.count = root.querySelector("[data-count]")
     this.index = null
+    this.most = SHOWN
     this.listen()
     this.restore()
     root.dataset.mounted = ""
@@ -25,7 +27,10 @@ class Finder {
 
   listen() {
     this.query.addEventListener("focus", () => this.load(), { once: true })
-    this.query.addEventListener("input", () => this.update())
+    this.query.addEventListener("input", () => {
+      this.most = SHOWN
+      this.update()
+    })
     this.order.addEventListener("change", () => this.update())
     this.root.addEventListener("change", event => { if (event.target.matches("[type=checkbox]")) this.update() })
     this.root.addEventListener("click", event => {
@@ -91,7 +96,7 @@ class Finder {
     const terms = this.query.value.toLowerCase().split(/\s+/).filter(Boolean).map(forms)
     const chosen = this.chosen
     const every = new Set(this.facets.filter(group => "every" in group.dataset).map(group => group.dataset.facet))
-    const found = terms.length && this.index ? search(this.index, terms) : null // all, until the index is there
+    const found = terms.length && this.index ? search(this.index, terms, this.most) : null // all, until the index is there
     let shown = 0
     for (const card of this.cards) {
       const fits = (!found || found.families.has(card.family) || matches(card.text, terms))
@@ -146,6 +151,7 @@ class Finder {
 
   clear() {
     this.query.value = ""
+    this.most = SHOWN
     for (const box of this.root.querySelectorAll("[data-facet] :checked")) box.checked = false
     this.update()
     this.query.focus()
@@ -162,8 +168,22 @@ class Finder {
       item.append(link)
       return item
     })
-    if (total > hits.length) items.push(element("li", "more", `and ${total - hits.length} more`))
+    if (total > hits.length) items.push(this.further(total - hits.length))
     this.hits.replaceChildren(...items)
+  }
+
+  further(left) {
+    const item = element("li")
+    const button = element("button", "more", `Show ${Math.min(MORE, left)} more of ${left}`)
+    button.type = "button"
+    button.addEventListener("click", () => {
+      const before = this.hits.querySelectorAll("a").length
+      this.most += MORE
+      this.update()
+      this.hits.querySelectorAll("a")[before]?.focus()
+    })
+    item.append(button)
+    return item
   }
 
   // Enter opens what was found first; arrows walk from the field through what was found.
@@ -240,7 +260,8 @@ function prepare(index) {
   return { entries: [...entries.values()], names: index.families.map(family => family.family) }
 }
 
-function search(index, terms) {
+// `most`: how many rows are shown at most.
+function search(index, terms, most) {
   const has = new Uint8Array(index.names.length)
   const best = []
   let total = 0
@@ -249,15 +270,24 @@ function search(index, terms) {
     for (const number of entry.families) has[number] = 1
     total += entry.rows.length
     const value = score(entry, terms[0])
-    if (best.length === SHOWN && value >= best[SHOWN - 1][0]) continue
+    if (best.length === most && value >= best[most - 1][0]) continue
     let at = best.length
     while (at > 0 && best[at - 1][0] > value) at--
     best.splice(at, 0, [value, entry])
-    if (best.length > SHOWN) best.pop()
+    if (best.length > most) best.pop()
   }
   const families = new Set(index.names.filter((_, number) => has[number]))
-  const each = Math.max(3, Math.ceil(SHOWN / best.length))
-  return { families, total, hits: best.flatMap(([, entry]) => entry.rows.slice(0, each)).slice(0, SHOWN) }
+  return { families, total, hits: inTurns(best.map(([, entry]) => entry.rows), most) }
+}
+
+// Some rows of each entry, then some more of each, so that what is shown first stays first when more is asked for.
+function inTurns(rows, most) {
+  const each = Math.max(3, Math.ceil(SHOWN / rows.length))
+  const hits = []
+  for (let from = 0; hits.length < most && rows.some(mine => mine.length > from); from += each) {
+    hits.push(...rows.flatMap(mine => mine.slice(from, from + each)))
+  }
+  return hits.slice(0, most)
 }
 
 // Smaller is better: the name itself, its beginning, a part of it after a dot or a space, anything else.
