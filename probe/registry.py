@@ -65,7 +65,8 @@ class Row:
 
     Attributes:
         class_name: the class that generates text; empty where a wrapper's does.
-        group: ``text``, or ``text-in-wrapper`` for a text model that transformers builds inside a wrapper only.
+        group: ``text``, or ``text-in-wrapper`` for a text model that transformers builds inside a wrapper only, and for
+            a wrapper that is known by its own name.
         wrapper: model_type of that wrapper, else empty.
         title: the family's name, empty where it has none but its class's.
     """

@@ -1,11 +1,13 @@
 """Processors for the vision twins: transformers' own ones over our tokenizer, at the twins' sizes.
 
 Gemma 4's image processor accepts only the published numbers of soft tokens, and Llama 4's needs torchvision; both are
-replaced by small ones of the same output.
+replaced by small ones of the same output. Those of wrappers whose encoder is only watched are in `watched`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImagePr
 from transformers.models.gemma4.processing_gemma4 import Gemma4Processor
 from transformers.models.llama4.processing_llama4 import Llama4Processor
 
-from probe.checkpoints import tokens
+from probe.checkpoints import tokens, watched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast, ProcessorMixin
@@ -29,7 +31,7 @@ def test_image(width: int = 57, height: int = 36) -> Image.Image:
     return Image.fromarray(np.stack(channels, axis=-1).astype(np.uint8))
 
 
-def processor(config: PreTrainedConfig, sizes: dict[str, int]) -> ProcessorMixin:
+def processor(config: PreTrainedConfig, sizes: Mapping[str, int] = MappingProxyType({})) -> ProcessorMixin:
     """The processor of a vision twin.
 
     Args:
@@ -137,7 +139,7 @@ class TileImageProcessor(PilBackend):
         return (image.astype(np.float32) * np.float32(kwargs["rescale_factor"]) - mean) / std
 
 
-def _gemma4(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes: dict[str, int]) -> ProcessorMixin:
+def _gemma4(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes: Mapping[str, int]) -> ProcessorMixin:
     vision = config.vision_config
     images = SmallGemma4ImageProcessor(
         patch_size=vision.patch_size, pooling_kernel_size=vision.pooling_kernel_size, max_soft_tokens=70
@@ -146,7 +148,7 @@ def _gemma4(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes:
     return ImageAndTextGemma4Processor(None, images, tokenizer, None, image_seq_length=sizes["max_soft_tokens"])
 
 
-def _llama4(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes: dict[str, int]) -> ProcessorMixin:
+def _llama4(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes: Mapping[str, int]) -> ProcessorMixin:
     vision = config.vision_config
     images = TileImageProcessor(size={"height": vision.image_size, "width": vision.image_size})
     images.max_tiles = sizes["max_patches"]
@@ -160,7 +162,7 @@ def _llama4(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes:
     )
 
 
-def _gemma3(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes: dict[str, int]) -> ProcessorMixin:
+def _gemma3(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes: Mapping[str, int]) -> ProcessorMixin:
     from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
     from transformers.models.gemma3.processing_gemma3 import Gemma3Processor
 
@@ -169,4 +171,17 @@ def _gemma3(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerFast, sizes:
     return Gemma3Processor(images, tokenizer, image_seq_length=config.mm_tokens_per_image)
 
 
-_MAKERS = {"gemma4": _gemma4, "llama4": _llama4, "gemma3": _gemma3}
+def _watched(
+    make: Callable[[PreTrainedConfig, PreTrainedTokenizerFast], ProcessorMixin],
+) -> Callable[[PreTrainedConfig, PreTrainedTokenizerFast, Mapping[str, int]], ProcessorMixin]:
+    return lambda config, tokenizer, _: make(config, tokenizer)
+
+
+_MAKERS = {
+    "gemma4": _gemma4,
+    "llama4": _llama4,
+    "gemma3": _gemma3,
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), _watched(watched.qwen)),
+    "kimi_k25": _watched(watched.kimi),
+    "llava": _watched(watched.llava),
+}

@@ -50,11 +50,23 @@ _ROLES: dict[str, dict[str, str]] = {
     },
     "gemma3": {"image_token": "<image_patch>", "boi_token": IMAGE, "eoi_token": "<image_end>"},
     "llama4": {"image_token": "<|patch|>", "boi_token": "<|image_start|>", "eoi_token": "<|image_end|>"},
+    **dict.fromkeys(
+        ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "kimi_k25", "llava"),
+        {
+            "image_token": IMAGE,
+            "video_token": "<|video|>",
+            "vision_start_token": "<image_start>",
+            "vision_end_token": "<image_end>",
+        },
+    ),
 }
 """A wrapper's model_type -> the roles its processor looks up on the tokenizer."""
 
-WRAPPERS = frozenset(_ROLES)
+SEEING = frozenset(_ROLES)
 """The wrappers whose images a twin can read."""
+
+WRAPPERS = frozenset({"gemma4", "gemma3", "llama4"})
+"""Those of them whose vision encoder has standard names."""
 
 
 def config_ids(model_type: str | None) -> dict[str, int]:

@@ -29,7 +29,18 @@ _KINDS = {
     "outputs": held.OUTPUTS,
 }
 _TOWER_ROWS = {*_KINDS, "path", "blocks"}
-_ELSEWHERE = {*_KINDS, "about", "blocks", "config", "facts", "layer_types", "printout", "provenance", "vision"}
+_ELSEWHERE = {
+    *_KINDS,
+    "about",
+    "blocks",
+    "config",
+    "facts",
+    "images",
+    "layer_types",
+    "printout",
+    "provenance",
+    "vision",
+}
 _MOST_LINES = 8
 
 
@@ -93,6 +104,7 @@ def _changes(before: Row, after: Row) -> Iterator[Change]:
     yield from _parts(before, after, "")
     yield from _rows(rows.FACTS, before.get("facts"), after.get("facts"))
     yield from _tower(before.get("vision"), after.get("vision"))
+    yield from _images(before.get("images"), after.get("images"))
     one, other = before.get("about") or {}, after.get("about") or {}
     yield from _rows(rows.CHECKPOINTS, one.get("checkpoints"), other.get("checkpoints"))
     yield from _rows(rows.DECLARED, one.get("declared"), other.get("declared"))
@@ -116,6 +128,19 @@ def _tower(before: Row | None, after: Row | None) -> Iterator[Change]:
     yield from _rows(rows.NODES, before.get("path"), after.get("path"))
     yield from _blocks(before, after, "vision ")
     yield from _parts(before, after, "vision ")
+
+
+def _images(before: Row | None, after: Row | None) -> Iterator[Change]:
+    section = held.STATIONS.section
+    if before is None or after is None:
+        if (before is None) != (after is None):
+            counts = [None if way is None else f"{len(way['stations'])} rows" for way in (before, after)]
+            yield Change(section, "The way of an image", "", *counts)
+        return
+    plain = (_without(way, {"stations", "patterns"}) for way in (before, after))
+    yield from _plain(section, "", *plain)
+    yield from _rows(held.STATIONS, before.get("stations"), after.get("stations"))
+    yield from _rows(held.PATTERNS, before.get("patterns"), after.get("patterns"))
 
 
 def _blocks(before: Row, after: Row, owner: str) -> Iterator[Change]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from probe.diff.numbers import cells, same_cells
-from probe.diff.rows import Kind, Row
+from probe.diff.rows import Kind, Row, same_change
 from probe.diff.words import blocks_or_all, code, counted, shown
 
 
@@ -34,6 +34,15 @@ def _picture_facts(row: Row) -> Row:
     facts: Row = {name: row.get(name) for name in ("kind", "quirks", "axes", "ticks", "step", "marked")}
     lines = {f"series {code(series['name'])}": series["numbers"] for series in row.get("series") or []}
     return {"in blocks": row.get("blocks"), "cells": row.get("rows"), **facts, **lines}
+
+
+CHANGE = "largest change of a logit under an edit"
+
+
+def _station_facts(row: Row) -> Row:
+    known = ("path", "side", "module", "blocks", "logits")
+    rest = {name: value for name, value in row.items() if name not in known}
+    return {"in blocks": row.get("blocks"), "class": row.get("module"), CHANGE: row.get("logits"), **rest}
 
 
 def _cells(before: Row, after: Row) -> bool:
@@ -85,6 +94,22 @@ OUTPUTS = Kind(
     lambda row: str(row.get("statement")),
     lambda row: {name: value for name, value in row.items() if name not in ("flag", "field", "statement")},
     lambda row: {"statement": row.get("statement")},
+)
+STATIONS = Kind(
+    "An image's way",
+    (lambda row: (row["path"], row["side"]),),
+    lambda row: f"{code(row['path'])} {'input' if row['side'] == 'in' else 'output'}",
+    lambda row: f"of shape {shown(row.get('shape'))}",
+    _station_facts,
+    rules={CHANGE: lambda before, after: same_change(before["logits"], after["logits"])},
+    written={"in blocks": blocks_or_all},
+)
+PATTERNS = Kind(
+    "An image's way",
+    (lambda row: row["shape"],),
+    lambda row: f"the patterns of shape {shown(row['shape'])}",
+    lambda row: f"in blocks {shown(row['blocks'])}",
+    lambda row: {name: value for name, value in row.items() if name != "shape"},
 )
 PICTURES = Kind(
     "Pictures",

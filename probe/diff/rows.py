@@ -91,6 +91,11 @@ def _exact(before: Row, after: Row) -> bool:
 
 def _logits(before: Row, after: Row) -> bool:
     one, other = ((row.get("edit") or {}).get("logits") for row in (before, after))
+    return same_change(one, other)
+
+
+def same_change(one: float | None, other: float | None) -> bool:
+    """Whether two largest changes of a logit, of one significant digit, are the same fact."""
     if one is None or other is None:
         return one is other
     return bool(max(one, other) <= NOISE or neighbours(one, other))

@@ -16,13 +16,14 @@ from ..derive import contradictions
 from ..errors import ProbeError
 from ..experiments import pictures
 from ..experiments.facts import facts
-from ..schema import Experiment, Fact, Identity, Picture, Shape
+from ..schema import Experiment, Fact, Identity, Images, Picture, Shape
 from ..standard import StandardizedTransformer
 from . import values
 from .collect import all_identities
 from .default import default_attention, implementation
 from .edits import edit_all
 from .held import held_shapes
+from .images import images
 from .modules import Modules, examine
 from .run import Run, measure
 from .shapes import shapes
@@ -52,6 +53,7 @@ class Findings:
     vision: Half | None
     facts: list[Fact]
     modules: Modules
+    images: Images | None
 
 
 def silent(step: str, share: float) -> None:
@@ -101,7 +103,8 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
             pictures.draw_tower(run),
         )
     measured = values.Measured(reasons, run.readings, effects, held=held)
-    return Findings(run, measured, text, vision, [*facts(run), *undrawn, *map(_unkept, unusual)], examine(run))
+    told = [*facts(run), *undrawn, *map(_unkept, unusual)]
+    return Findings(run, measured, text, vision, told, examine(run), images(run))
 
 
 CORE = frozenset({"block sum", "call", "next token"})

@@ -8,7 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from ..checkpoints import Loaded, Target, load
-from ..schema import SCHEMA_VERSION, Checkpoint, Evidence, Fact, Provenance, Record, Vision
+from ..schema import SCHEMA_VERSION, Checkpoint, Evidence, Fact, Images, Provenance, Record, Vision
 from ..standard import StandardizedTransformer
 from . import configs, tower, values
 from .about import about
@@ -71,6 +71,7 @@ def _of_findings(found: Findings) -> Record:
         modules=found.modules,
         vision=vision,
         behind=None,
+        images=found.images,
     )
 
 
@@ -84,6 +85,7 @@ def _record(
     modules: Modules,
     vision: Vision | None,
     behind: Evidence | None,
+    images: Images | None = None,
 ) -> Record:
     loaded: Loaded = model.loaded
     return Record(
@@ -122,6 +124,7 @@ def _record(
         outputs=modules.outputs,
         printout=repr(model),
         vision=vision,
+        images=images,
     )
 
 

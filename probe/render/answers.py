@@ -20,13 +20,14 @@ class Know:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A table. The first cell of a row is its head."""
+    """A table. The first cell of a row is its head. ``code`` follows it where the answer is to be run."""
 
     id: str
     title: str
     lead: Markup
     head: list[str]
     rows: list[list[Markup]]
+    code: str | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ light: pydantic only. A number is a number, never text; a null that stands for "
 
 from __future__ import annotations
 
+from .images import Images, Pattern, Station
 from .modules import Element, Entries, Output, Returned, Weight
 from .part import Part, Scalar
 from .pictures import Picture, Series
@@ -49,10 +50,12 @@ __all__ = [
     "Held",
     "HfPath",
     "Identity",
+    "Images",
     "ListedCheckpoint",
     "Output",
     "Part",
     "PathNode",
+    "Pattern",
     "Picture",
     "Provenance",
     "Record",
@@ -61,6 +64,7 @@ __all__ = [
     "Scalar",
     "Series",
     "Shape",
+    "Station",
     "Sublayer",
     "Value",
     "Vision",

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from .images import Images
 from .modules import Output, Returned, Weight
 from .part import Part, Scalar
 from .pictures import Picture
@@ -298,6 +299,11 @@ class Record(Part):
     outputs: list[Output] = Field([], description="what the model returns under each flag that asks for more")
     printout: str
     vision: Vision | None = None
+    images: Images | None = Field(
+        None,
+        exclude_if=lambda images: images is None,
+        description="how an image enters, module by module; only where a prompt with one was run",
+    )
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 

@@ -18,7 +18,7 @@ with (CONFIGS / "SOURCES.tsv").open() as _file:
 LISTED = [(f.name, c) for f in registry.families() for c in f.checkpoints if stem(c)]
 BUILT = [(f, c) for f, c in LISTED if c in {target.id for target in targets(f)}]
 
-TYPES = {"kimi_k2": "deepseek_v3"}
+TYPES = {"kimi_k2": "deepseek_v3", "llava": "llama"}
 """Families whose text model's config is another family's class in its published wrapper."""
 
 

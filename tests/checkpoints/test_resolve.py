@@ -52,6 +52,7 @@ def _config(folder: Path, saved: Path, **config: object) -> Path:
         ({"model_type": "qwen3"}, "qwen3"),
         ({"model_type": "modernbert-decoder"}, "modernbert-decoder"),
         ({"model_type": "qwen2_vl"}, "qwen2_vl_text"),
+        ({"model_type": "llava", "text_config": {"model_type": "llama"}}, "llava"),
         ({"model_type": "qwen3_vl", "text_config": {"model_type": "qwen3_vl_text"}}, "qwen3_vl_text"),
     ],
 )
@@ -64,7 +65,7 @@ def test_a_family_without_a_module_and_a_text_model_that_stands_in_its_wrapper_o
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"model_type": "llava", "text_config": {"model_type": "llama"}}, "'llava', a wrapper.*llama whose encoder"),
+        ({"model_type": "llava_next", "text_config": {"model_type": "llama"}}, "'llava_next', a wrapper.*llama whose"),
         ({"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text"}}, "python -m probe qwen3_5_text"),
         ({"model_type": "glm4v"}, "text model of type 'glm4v_text'"),
         ({"model_type": "bert"}, "text model of type 'bert'"),

@@ -52,6 +52,18 @@ def record(measured: str) -> Record:
             load="eager", statement="One a block.",
         ).model_dump()
     ]  # fmt: skip
+    made["images"] = schema.Images(
+        size="57 × 36", prompt="<image> What?", inputs={"pixel_values": [1, 3, 4, 4]}, token={"image_token_id": 4},
+        mask_holds=True, image_tokens=4, first=1, last=4,
+        stations=[
+            schema.Station(
+                path="visual.blocks.{i}", module="Block", side="out", element="output", shape=[4, 8], blocks=[0, 1],
+                role="block", reaches=[0], edits=False, in_place=[0], logits=0.5, enters=[-1],
+            )
+        ],
+        patterns=[schema.Pattern(blocks=[0], shape=[1, 2, 6, 6], both_ways=[0])], without_pattern=[1],
+        shares=[0.25, None],
+    ).model_dump()  # fmt: skip
     return made
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 import pytest
 
 from probe import cli, names
+from probe.checkpoints import tokens
 from probe.render.answers import Lookup
 from probe.render.know.order import ATTENTION, paths
 from probe.render.know.subject import Subject
@@ -273,9 +274,43 @@ def _sinks_told(page: Page) -> bool:
     return any("sink" in text for text in page.sums("pattern"))
 
 
+def sees(page: Page) -> bool:
+    """Whether the page's checkpoint, or the twin behind it, is built with an encoder whose images can be read here."""
+    return page.record.vision is not None or page.run.checkpoint.model_type in tokens.SEEING
+
+
+def _watched(page: Page) -> bool:
+    """Whether the page's run had a prompt with an image; True while no record has any."""
+    return page.run.images is not None or not any(p.run.images for p in PAGES)
+
+
 def _image_told(page: Page) -> bool:
+    """Patches, each block, what the merger takes and gives: each with its shape, read and edited."""
     wanted = ("image_token_mask", "patch_embeddings", "tower_output", "image_features")
-    return all(page.value(name) for name in wanted) and page.record.vision is not None and bool(page.record.vision.rows)
+    if page.record.vision is not None and not (page.record.vision.rows and all(page.value(name) for name in wanted)):
+        return False
+    if page.run.images is None:
+        return _watched(page)
+    found = page.run.images.stations
+    sides = [(row.role, row.side) for row in found if row.edits or row.reaches]
+    mergers = {row.path for row in found if row.enters}
+    both = {row.path for row in found if row.side == "in" and row.edits} & mergers
+    parts = {("patch embedding", "in"), ("patch embedding", "out"), ("block", "in"), ("block", "out")} <= {*sides}
+    return bool(parts and mergers == both and page.run.images.size in page.tables["l-images"].lead)
+
+
+def _attention_on_images_told(page: Page) -> bool:
+    """The pattern's shape over text and image positions, which keys are image tokens, and code that sums."""
+    if page.run.images is None:
+        return _watched(page)
+    images, table = page.run.images, page.tables["l-image-attention"]
+    length = images.inputs["input_ids"][-1]
+    return bool(
+        images.mask_holds
+        and all(pattern.shape[-2:] == [length, length] for pattern in images.patterns)
+        and "image_token_id" in table.lead
+        and "on_image].sum(-1)" in (table.code or "")
+    )
 
 
 def _states_at_every_token(page: Page) -> bool:
@@ -294,7 +329,7 @@ QUESTIONS = (
         _pattern_told,
     ),
     Question("transformers#32086", "eager against sdpa, with padding", every, "facts", _kernels_told),
-    Question("LLaVA#1182", "attention on image tokens", lambda p: p.record.vision, "rows of the tower", _image_told),
+    Question("LLaVA#1182", "attention on image tokens", sees, "l-image-attention", _attention_on_images_told),
     Question("jax#30964", "rows that do not sum to one", quirk("attention-sink"), "identities", _sinks_told),
     Question(
         "TransformerLens#923", "where hook_resid_mid is", quirk("parallel-blocks"), "read layer_mid", _middle_refused
@@ -330,7 +365,7 @@ QUESTIONS = (
         _logits_told,
     ),
     Question("GPT-OSS-MoE-ExpertFingerprinting#1", "the router's tuple", mixture, "l-router", _router_told),
-    Question("Qwen3-VL#2105", "features of patches", lambda page: page.record.vision, "rows", _image_told),
+    Question("Qwen3-VL#2105", "features of patches", sees, "rows, l-images", _image_told),
     Question("TransformerLens#867", "which tool reaches what", lambda p: p.record.vision, "l-tools", table("l-tools")),
     Question(
         "mamba#518", "states at every position",

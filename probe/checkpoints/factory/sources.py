@@ -60,7 +60,7 @@ def decoders() -> list[str]:
     appears by itself.
     """
     others = {*NO_DECODER}.union(*OTHER_TASKS)
-    return sorted({*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *WRAPPED} - others)
+    return sorted({*modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES} - others | {*WRAPPED})
 
 
 def class_name(model_type: str) -> str:

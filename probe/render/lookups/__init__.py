@@ -8,6 +8,7 @@ from __future__ import annotations
 from probe.render.answers import Lookup, Lookups
 from probe.render.catalog import Family
 from probe.render.know.subject import Subject
+from probe.render.lookups import images
 from probe.render.lookups.attention import borrowing, projections
 from probe.render.lookups.modules import outputs, paths, returned
 from probe.render.lookups.norms import norms
@@ -34,6 +35,8 @@ def lookups(family: Family, standing: Standing) -> Lookups | None:
         readout(subject),
         paths(family, subject),
         misleading(subject),
+        images.way(subject),
+        images.attention(subject),
         reach(subject),
     ]
     tables = [table for table in found if table]
