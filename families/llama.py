@@ -81,7 +81,7 @@ TWINS: dict[str, dict[str, Any]] = {
         "rope": {"original_max_position_embeddings": 32},
     },
     "tiny-plain": {
-        "config": "HuggingFaceTB__SmolLM-1.7B",
+        "config": "HuggingFaceTB__SmolLM2-135M-Instruct",
         "text": {
             "hidden_size": 48,
             "intermediate_size": 72,
