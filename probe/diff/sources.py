@@ -52,9 +52,11 @@ class Source:
 def source(name: str) -> Source:
     """The records that a revision or a folder has. Raises ProbeError where a name is of neither.
 
-    A name is a folder's where it is the path of one that holds records or nothing.
+    A name is a folder's where it is the path of one that holds records or nothing; of a checkout, its records are meant.
     """
     folder = Path(name)
+    if (folder / git.RECORDS).is_dir():
+        folder = folder / git.RECORDS
     if folder.is_dir():
         paths = {(path.parent.name, path.stem): path for path in sorted(folder.glob("*/[!.]*.json"))}
         if paths or not any(folder.iterdir()) or (folder / "schema.json").is_file():

@@ -135,6 +135,8 @@ def test_revisions_are_read_from_git(
     status, out = _told(capsys, "main~1", "main")
     assert status == 1 and "`sizes.head_dim`: " in out and "1 family changed" in out
     assert _told(capsys, "main")[0] == 0
+    assert _told(capsys, "main", tmp_path)[0] == 0  # a checkout is taken for its records
+    assert _told(capsys, tmp_path, "main~1")[0] == 1
 
 
 def test_a_key_that_no_rule_knows_is_a_fact() -> None:
