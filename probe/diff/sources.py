@@ -52,7 +52,7 @@ class Source:
 def source(name: str) -> Source:
     """The records that a revision or a folder has. Raises ProbeError where a name is of neither.
 
-    A name is a folder's where it is the path of one that holds records or nothing; of a checkout, its records are meant.
+    A name is a folder's where it is the path of one that holds records or nothing; a checkout's is its records' folder.
     """
     folder = Path(name)
     if (folder / git.RECORDS).is_dir():
