@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import scheduling, summary
+from tests import memory, scheduling, summary
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -40,6 +40,12 @@ def pytest_report_header() -> str:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduling.scheduler(config, log)
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    left = memory.between(item.path, nextitem.path if nextitem else None)
+    if left is not None:
+        memory.let_go(left)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
