@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from probe.render.diagram.canvas import CHIP, Canvas, Label, Placed
-from probe.render.diagram.interior import TOP, Room, fill
+from probe.render.diagram.interior import TOP, fill
 from probe.render.diagram.model import Block, Lane
+from probe.render.diagram.room import Room
 
 WIDE, NARROW = 668.0, 326.0
 BESIDE = 34.0

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
+from probe.render.diagram import mixer
 from probe.render.diagram.canvas import CHIP, Canvas, Label, Placed
 from probe.render.diagram.model import Lane
+from probe.render.diagram.rail import Rail
+from probe.render.diagram.room import Filled, Room
 
 ATTENTION = ("queries", "keys", "values", "scores", "probabilities", "head_outputs", "premix")
 TOP = 38.0
 GAP = 10.0
-
-
-@dataclass(frozen=True)
-class Room:
-    """A box's inner width and where its inside begins. ``drift``: how far right its result leaves it."""
-
-    left: float
-    right: float
-    top: float
-    narrow: bool
-    drift: float = 0
-
-
-@dataclass(frozen=True)
-class Filled:
-    """How far down the inside reaches, and where the sublayer's result leaves it."""
-
-    bottom: float
-    exit: tuple[float, float] | None
+BRANCH = 21.0
 
 
 def fill(canvas: Canvas, lane: Lane, room: Room) -> Filled:
@@ -39,12 +24,17 @@ def fill(canvas: Canvas, lane: Lane, room: Room) -> Filled:
     labels = list(lane.inside.values())
     if not labels:
         return Filled(room.top - 2, None)
+    named = {label.text: label for label in labels}
+    wired = mixer.wiring(named) if lane.sub.kind == "mixer" and len(named) == len(labels) else None
+    if wired:
+        return mixer.draw(canvas, named, wired, room)
     attention = all(f"attention_{name}" in lane.inside for name in ATTENTION)
     joined = lane.sub.kind == "mlp"
-    if room.narrow:
-        return _stack(canvas, labels, room, joined=joined or attention)
     if attention:
-        return _attention(canvas, {name: lane.inside[f"attention_{name}"] for name in ATTENTION}, room)
+        parts = {name: lane.inside[f"attention_{name}"] for name in ATTENTION}
+        return (_attention_narrow if room.narrow else _attention)(canvas, parts, room)
+    if room.narrow:
+        return _stack(canvas, labels, room, joined=joined)
     return _leftwards(canvas, labels, room, joined=joined)
 
 
@@ -60,9 +50,12 @@ def _attention(canvas: Canvas, at: dict[str, Label], room: Room) -> Filled:
     heads = canvas.place(at["head_outputs"], right - at["head_outputs"].width, y)
     premix = canvas.place(at["premix"], left + room.drift, y)
     join = q.bottom + 12
-    meet = min(max(scores.cx, q.cx), scores.right - 12)
+    meet = q.cx if q.cx <= scores.right - 14 else scores.cx
     canvas.line([(k.cx, k.bottom), (k.cx, join), (meet, join), (meet, scores.y)], "attention")
-    canvas.line([(q.cx, q.bottom), (q.cx, join + 2)], "attention", arrow=False)
+    straight = [(q.cx, q.bottom), (q.cx, scores.y)]
+    canvas.line(
+        straight if meet == q.cx else [straight[0], (q.cx, join), (meet, join)], "attention", arrow=meet == q.cx
+    )
     canvas.line([(scores.right, scores.cy), (pattern.x, pattern.cy)], "attention")
     canvas.caption("softmax", (scores.right + pattern.x) / 2 - 2, scores.cy - 5)
     down = min(max(heads.x + 34, pattern.x + 20), pattern.right - 14)
@@ -70,6 +63,18 @@ def _attention(canvas: Canvas, at: dict[str, Label], room: Room) -> Filled:
     canvas.line([(v.cx, v.bottom), (v.cx, heads.y)], "attention")
     canvas.line([(heads.x, heads.cy), (premix.right, premix.cy)], "attention")
     return Filled(y + CHIP, (premix.cx, premix.bottom))
+
+
+def _attention_narrow(canvas: Canvas, at: dict[str, Label], room: Room) -> Filled:
+    rail = Rail(canvas, room.left, room.top, "attention")
+    rail.on(at["queries"])
+    rail.joins(at["keys"])
+    rail.on(at["scores"])
+    rail.on(at["probabilities"])
+    rail.joins(at["values"])
+    rail.on(at["head_outputs"])
+    end = rail.on(at["premix"])
+    return Filled(end.bottom, (rail.x, end.bottom))
 
 
 def _leftwards(canvas: Canvas, labels: Sequence[Label], room: Room, *, joined: bool) -> Filled:
@@ -133,26 +138,39 @@ def _stack(canvas: Canvas, labels: Sequence[Label], room: Room, *, joined: bool)
     return Filled(y - GAP, (line_x, y - GAP) if joined else None)
 
 
+def _indent(title: str, number: int) -> float:
+    """How far right a panel's label stands: the router's weights and indices both branch off its logits."""
+    return BRANCH if title == "router" and number else 0
+
+
 def _panels(canvas: Canvas, lane: Lane, room: Room) -> Filled:
     """The mixture: router, routed experts and shared expert; the last two meet at the way out."""
-    widths = [max(label.width for label in labels) + 16 for _, labels in lane.panels]
+    most = (
+        (room.right - room.left - GAP * (len(lane.panels) - 1)) / (1 if room.narrow else len(lane.panels)) - 16 - BRANCH
+    )
+    panels = [(title, [replace(label, most=most) for label in labels]) for title, labels in lane.panels]
+    widths = [max(label.width + _indent(title, k) for k, label in enumerate(labels)) + 16 for title, labels in panels]
     deep = max(len(labels) for _, labels in lane.panels)
     spare = (room.right - room.left - sum(widths)) / max(1, len(widths) - 1)
     y, x = room.top, room.left
     ends: list[tuple[float, float]] = []
     edges: list[tuple[float, float]] = []
-    for (title, labels), wide in zip(lane.panels, widths, strict=True):
+    for (title, labels), wide in zip(panels, widths, strict=True):
         width = room.right - room.left if room.narrow else wide
         rows = len(labels) if room.narrow else deep
         height = 28 + rows * (CHIP + GAP)
         role = "mlp" if title == "shared expert" else "mixture"
         canvas.panel(role, title, x, y, width, height)
         top = end = y + 26
+        stem = x + 8 + 18 if room.narrow else x + 30
         for k, label in enumerate(labels):
-            cx = x + 8 + (18 if room.narrow else label.width / 2)
-            canvas.place(label, x + 8, top)
+            placed = canvas.place(label, x + 8 + _indent(title, k), top)
             if k and label.state != "absent":
-                canvas.line([(cx if room.narrow else x + 30, top - GAP), (cx if room.narrow else x + 30, top)], role)
+                if _indent(title, k):
+                    stem = x + 17
+                    canvas.line([(stem, y + 20 + CHIP), (stem, placed.cy), (placed.x, placed.cy)], role)
+                else:
+                    canvas.line([(stem, top - GAP), (stem, top)], role)
             top += CHIP + GAP
             if label.state != "absent":
                 end = top - GAP
