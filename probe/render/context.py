@@ -58,10 +58,11 @@ class Selector:
 
 @dataclass(frozen=True)
 class Node:
-    """A station of a strip: ``card`` is the anchor of the value read there, if any."""
+    """A station of a strip: ``card`` is the anchor of the value read there, if any, and ``names`` its other names."""
 
     label: str
     value: str | None
+    names: dict[str, tuple[str, str]]
     card: str | None
     note: str | None
     repeat: int | None
@@ -163,12 +164,12 @@ class VisionSection:
 class Row:
     """A value's row. ``state``: `run`, `built`, `never`; ``card``: the facts that the hover card shows.
 
-    ``native``: path, and side and element, in the Hugging Face implementation.
+    ``names``: other names by the choices of the switch, each with what stands beside it.
     """
 
     id: str
     name: str
-    native: tuple[str, str] | None
+    names: dict[str, tuple[str, str]]
     role: str
     layout: str
     dims: list[str]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from markupsafe import Markup, escape
 
 from probe.render.context import Figure, Node, ShapeView, Strip, Sum, Tick, TypeLegend
 from probe.render.diagram.block import draw
 from probe.render.diagram.model import Reader
+from probe.render.know.subject import Subject
+from probe.render.naming import Name, lines, tool_lines
+from probe.render.other_names import by_tool
 from probe.render.roles import LEGEND, term_role
 from probe.render.standing import Standing, error_text
 from probe.render.templating import render
 from probe.render.text import anchor, figure, plural, row_id, some_blocks, words
-from probe.schema import PathNode, Record, Shape, Vision
+from probe.schema import PathNode, Record, Shape, Value, Vision
 
 FORMS = ("solid", "hollow", "striped", "dotted")
 TERM = re.compile(r"[A-Za-z_](?:\w|\.(?=\w)|\[[^\]]*\])*")
@@ -34,9 +38,10 @@ NOTED = {
 }
 
 
-def model_strip(record: Record) -> Markup:
+def model_strip(standing: Standing) -> Markup:
     """The way from tokens to logits, with the value read at each station."""
-    names = {v.name for v in record.values if v.host == "model"}
+    record, subject = standing.record, Subject(standing)
+    names = {v.name: v for v in record.values if v.host == "model"}
     notes = {NOTED[e.slug]: e.label.lower() for e in record.experiments if e.verdict == "yes" and e.slug in NOTED}
     nodes = []
     for label, value, role in READOUT:
@@ -46,6 +51,7 @@ def model_strip(record: Record) -> Markup:
             Node(
                 label=label,
                 value=value if has and value != label and not block else None,
+                names=_short(names[value], subject) if has and not block else {},
                 card=anchor("model.layers[i]" if block else "model", value) if has else None,
                 note=notes.get(label),
                 repeat=len(record.blocks) if block else None,
@@ -53,6 +59,14 @@ def model_strip(record: Record) -> Markup:
             )
         )
     return render(Strip("model", nodes))
+
+
+def _short(value: Value, subject: Subject) -> dict[str, Name]:
+    """A value's other names as far as a station has room for them."""
+    native = lines(value.hf)
+    native = native and (native[0].rpartition(".")[2], native[1])
+    tools = {tool: (tool_lines(name)[0], "") for tool, name in by_tool(subject, value).items()}
+    return ({"native": native} if native else {}) | tools
 
 
 def image_strip(vision: Vision) -> Markup:
@@ -64,6 +78,7 @@ def image_strip(vision: Vision) -> Markup:
         return Node(
             at.label,
             at.value if at.value != at.label else None,
+            {},
             rows.get(at.value or at.label),
             note,
             at.repeat,
@@ -84,7 +99,8 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
     shape_form = dict(zip(order, forms, strict=True))
     name = "vision" if vision else "text"
     sizes = record.sizes | part.sizes
-    views = [_shape_view(part, s, shape_form[s], vision, sizes) for s in order]
+    others = None if vision else partial(by_tool, Subject(standing))
+    views = [_shape_view(part, s, shape_form[s], vision, sizes, others) for s in order]
     ticks = [Tick(i, tones[types[i]], s, f"block {i}: {part.shapes[s].label}") for i, s in enumerate(part.blocks)]
     legend = [
         TypeLegend(
@@ -102,7 +118,7 @@ def figure_of(standing: Standing, vision: bool) -> Markup:
     return render(
         Figure(
             name=name,
-            strip=image_strip(record.vision) if vision and record.vision else model_strip(record),
+            strip=image_strip(record.vision) if vision and record.vision else model_strip(standing),
             blocks=len(part.blocks),
             ticks=ticks,
             legend=legend,
@@ -134,10 +150,17 @@ def _differing(shapes: Sequence[Shape], index: int) -> list[tuple[str, int]]:
     return [(k, v) for k, v in here.items() if any(other.sizes.get(k) != v for other in shapes)]
 
 
-def _shape_view(part: Record | Vision, index: int, form: str, vision: bool, sizes: dict[str, int]) -> ShapeView:
+def _shape_view(
+    part: Record | Vision,
+    index: int,
+    form: str,
+    vision: bool,
+    sizes: dict[str, int],
+    others: Callable[[Value], Mapping[str, Name]] | None,
+) -> ShapeView:
     shape, mine = part.shapes[index], _blocks(part.blocks, index)
     prefix, name = ("model.vision.", "vision") if vision else ("model.", "text")
-    block = Reader(shape, index, mine, part.values, prefix, name).read()
+    block = Reader(shape, index, mine, part.values, prefix, name, others).read()
     title = f"Block diagram, {shape.label}"
     stream = "vision" if vision else "stream"
     differing = {k for k, _ in _differing(part.shapes, index)}

@@ -54,6 +54,16 @@ def told(subject: Subject, value: Value) -> list[Told]:
     return [one for one in found if one.differs != names.ABSENT]
 
 
+def by_tool(subject: Subject, value: Value) -> dict[str, tuple[str, str]]:
+    """The name to show of each tool that has one, by its key in a page's switch of names; and whether it is another
+    tensor's.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for one in told(subject, value):
+        found.setdefault(one.name.tool.lower(), (one.name.name, "another tensor" if one.differs else ""))
+    return found
+
+
 def loads(subject: Subject, tool: str) -> bool:
     """Whether a tool finds the blocks of the page's checkpoint, as its source tells."""
     if tool == "TransformerLens":

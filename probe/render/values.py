@@ -10,8 +10,8 @@ from probe.render import answers
 from probe.render.context import Host, Row
 from probe.render.know.order import SIDES, paths
 from probe.render.know.subject import Subject
-from probe.render.naming import native
-from probe.render.other_names import told
+from probe.render.naming import Name, native
+from probe.render.other_names import by_tool, told
 from probe.render.places import is_served
 from probe.render.recipes import FORMS, recipes
 from probe.render.recipes.setup import setup as lines
@@ -54,7 +54,7 @@ def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequenc
     return Row(
         id=identifier,
         name=value.name,
-        native=native(value.hf),
+        names=names(value, None if vision else subject),
         role=row_role(value, part),
         layout=value.layout,
         dims=value.dims,
@@ -71,6 +71,12 @@ def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequenc
         + _found(value, state, standing, twin, len(blocks))
         + _recipe(value, standing),
     )
+
+
+def names(value: Value, subject: Subject | None) -> dict[str, Name]:
+    """A value's other names by the choices of a page's switch. ``subject``: the text model, where it is of that."""
+    path = native(value.hf)
+    return ({"native": path} if path else {}) | (by_tool(subject, value) if subject else {})
 
 
 def _order(value: Value, subject: Subject) -> list[tuple[str, Markup]]:

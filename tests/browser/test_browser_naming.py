@@ -1,4 +1,4 @@
-"""The switch between standard names and those of the Hugging Face implementation."""
+"""The switch between standard names, those of the Hugging Face implementation, and other tools'."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_the_choice_of_names_holds_on_rows_and_in_diagrams_and_moves_no_diagram(
     expect(page.locator(f"{ROW} .native")).to_be_hidden()
     page.locator("[data-name=text] .naming label", has_text="Hugging Face").click()
     expect(page.locator(f"{ROW} .native")).to_have_text("model.language_model.layers.{i}.mlp.down_proj input 0")
-    for shown in (f"{ROW} .native", CHIP.format(layout) + " .native.path"):
+    for shown in (f"{ROW} .native", CHIP.format(layout) + " .renamed >> nth=0"):
         expect(page.locator(shown)).to_be_visible()
-    assert chip.locator(".native").all_text_contents() == ["mlp.down_proj", "in 0"]
-    for gone in (f"{ROW} .standard", CHIP.format(layout) + " .standard"):
+    assert chip.locator(".renamed").all_text_contents() == ["down_proj", "input 0"]
+    for gone in (f"{ROW} .standard", CHIP.format(layout) + " text:not(.renamed)"):
         expect(page.locator(gone)).to_be_hidden()
     expect(page.locator(".values .naming input[value=native]")).to_be_checked()
     assert page.evaluate(PLACES) == before and page.evaluate(SPARE) < 8
@@ -53,8 +53,31 @@ def test_a_value_without_a_single_place_keeps_its_name(open_page: Open) -> None:
     assert alone.count() and alone.first.is_visible()
 
 
+@pytest.mark.parametrize(
+    ("tool", "shown", "whole"),
+    [
+        ("transformerlens", ["mlp.hook_post"], "blocks.{i}.mlp.hook_post"),
+        ("nnterp", ["mlp_neurons", "–"], None),
+    ],
+)
+def test_another_tools_names_are_on_rows_and_chips_and_a_dash_where_it_has_none(
+    open_page: Open, tool: str, shown: list[str], whole: str | None
+) -> None:
+    page = open_page("/llama/")
+    page.locator(f"[data-name=text] .naming input[value={tool}]").check()
+    chip = page.locator(CHIP.format("wide"))
+    assert chip.locator(".renamed").all_text_contents() == shown
+    assert ("is-nameless" in (chip.get_attribute("class") or "")) == (whole is None)
+    expect(page.locator(f"{ROW} .standard")).to_be_visible(visible=whole is None)
+    if whole:
+        expect(page.locator(f"{ROW} .{tool}")).to_have_text(whole)
+    page.locator("[data-name=text] .naming input[value=standard]").check()
+    assert chip.locator(".renamed").count() == 0
+    expect(chip.locator("text")).to_be_visible()
+
+
 @pytest.mark.parametrize("chosen", ["standard", "native"])
-def test_paper_and_pages_without_scripts_show_both(open_page: Open, chosen: str) -> None:
+def test_rows_on_paper_and_without_scripts_show_both(open_page: Open, chosen: str) -> None:
     page = open_page("/gemma4_text/")
     stop_watching(page)
     page.locator(f".values .naming input[value={chosen}]").check()
@@ -63,5 +86,4 @@ def test_paper_and_pages_without_scripts_show_both(open_page: Open, chosen: str)
     for each in (page, bare):
         for name in ("standard", "native"):
             expect(each.locator(f"{ROW} .{name}")).to_be_visible()
-            expect(each.locator(CHIP.format("wide") + f" .{name}").first).to_be_visible()
         expect(each.locator(".naming").first).to_be_hidden()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
 
 from probe.render.diagram.block import draw
+from probe.render.diagram.mixer import wiring
 from probe.render.diagram.model import Reader
+from probe.render.know.subject import Subject
+from probe.render.other_names import by_tool
+from probe.render.standing import Standing
 from probe.schema import Record, Shape, Value
 from probe.store import read_record
 from tests.render import fixture
@@ -33,8 +38,21 @@ def cases() -> list[Case]:
 
 def drawn(case: Case, narrow: bool) -> ElementTree.Element:
     shape, index, mine, values, prefix = case
-    svg = draw(Reader(shape, index, mine, values, prefix, "text").read(), narrow, shape.label, "stream")
-    return ElementTree.fromstring(str(svg).replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1))
+    return parsed(str(draw(Reader(shape, index, mine, values, prefix, "text").read(), narrow, shape.label, "stream")))
+
+
+def parsed(svg: str) -> ElementTree.Element:
+    return ElementTree.fromstring(svg.replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1))
+
+
+def check_labels(svg: ElementTree.Element, whose: str = "") -> None:
+    """No two labels overlap, and all are inside."""
+    width, height = float(svg.get("width", 0)), float(svg.get("height", 0))
+    found = rectangles(svg)
+    for card, left, top, right, bottom in found:
+        assert left >= 0 and top >= 0 and right <= width and bottom <= height, (whose, card)
+    for (a, l1, t1, r1, b1), (b, l2, t2, r2, b2) in itertools.combinations(found, 2):
+        assert r1 <= l2 or r2 <= l1 or b1 <= t2 or b2 <= t1, (whose, a, b)
 
 
 def rectangles(svg: ElementTree.Element) -> list[tuple[str, float, float, float, float]]:
@@ -47,22 +65,42 @@ def rectangles(svg: ElementTree.Element) -> list[tuple[str, float, float, float,
     return out
 
 
-def _lines(record: Record, narrow: bool, values: list[Value]) -> int:
-    block = Reader(record.shapes[0], 0, [0], values, "model.", "text").read()
-    return draw(block, narrow, "title", "stream").count('class="line')
-
-
 @pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
-@pytest.mark.parametrize(("name", "host", "strung"), [("mamba", "linear_attn", False), ("llama", "mlp", True)])
-def test_only_values_that_are_made_one_from_another_are_strung(
-    name: str, host: str, strung: bool, narrow: bool
-) -> None:
-    """A line more for each value inside an MLP; the same lines for a mixer with fewer values."""
-    record = read_record(ROOT / "site_src" / "records" / name / "tiny.json")
-    inside = [v for v in record.values if v.host == f"model.layers[i].{host}" and not v.name.endswith("_output")]
-    fewer = [v for v in record.values if v not in inside[1:]]
-    assert len(inside) > 1
-    assert (_lines(record, narrow, record.values) > _lines(record, narrow, fewer)) == strung
+def test_a_mixers_recurrence_stands_in_a_panel_between_its_convolution_and_its_result(narrow: bool) -> None:
+    record = read_record(ROOT / "site_src" / "records" / "mamba2" / "tiny.json")
+    svg = drawn((record.shapes[0], 0, [0], record.values, "model."), narrow)
+    [panel] = [g for g in svg.iter("g") if "panel" in g.get("class", "")]
+    assert [text.text for text in panel.iter("text")] == ["recurrence"]
+    edge = panel.find("rect")
+    assert edge is not None
+    top, height = float(edge.get("y", "nan")), float(edge.get("height", "nan"))
+    tops = {card.rpartition("-")[2]: y for card, _, y, _, _ in rectangles(svg) if "linear_attn" in card}
+    inside = {name for name, y in tops.items() if top < y < top + height}
+    assert inside == {"mixer_x", "mixer_b", "mixer_c", "mixer_dt", "mixer_step_size", "mixer_decay", "state_in"}
+    assert tops["conv_output"] < top and tops["recurrence_output"] > top + height < tops["state_out"]
+    assert tops["attention_premix"] > tops["recurrence_output"]
+
+
+def test_a_mixer_whose_values_do_not_tell_its_wiring_has_chips_without_lines() -> None:
+    assert wiring(["conv_input", "mixer_gate"]) is None
+    assert wiring(["conv_input", "conv_output", "attention_premix"]) is not None
+
+
+def test_no_label_of_any_committed_block_leaves_its_drawing_or_covers_another() -> None:
+    """With every tool's names, which make chips wider."""
+    seen = set()
+    for path in sorted((ROOT / "site_src" / "records").glob("*/*.json")):
+        record = read_record(path)
+        others = partial(by_tool, Subject(Standing(record, None)))
+        for index, shape in enumerate(record.shapes):
+            mine = [i for i, s in enumerate(record.blocks) if s == index]
+            block = Reader(shape, index, mine, record.values, "model.", "text", others).read() if mine else None
+            for narrow in (False, True) if block else ():
+                svg = str(draw(block, narrow, shape.label, "stream"))
+                if svg not in seen:
+                    seen.add(svg)
+                    check_labels(parsed(svg), f"{path.parent.name} {shape.label}")
+    assert len(seen) > 200
 
 
 def _nodes(svg: ElementTree.Element) -> list[tuple[str, float, float, float]]:
@@ -97,13 +135,7 @@ def test_an_add_and_what_multiplies_before_it_touch_neither_each_other_nor_a_lab
 @pytest.mark.parametrize("case", cases(), ids=lambda c: f"{c[0].module}-{c[0].label}")
 class TestDrawing:
     def test_no_two_labels_overlap_and_all_are_inside(self, case: Case, narrow: bool) -> None:
-        svg = drawn(case, narrow)
-        width, height = float(svg.get("width", 0)), float(svg.get("height", 0))
-        found = rectangles(svg)
-        for card, left, top, right, bottom in found:
-            assert left >= 0 and top >= 0 and right <= width and bottom <= height, card
-        for (a, l1, t1, r1, b1), (b, l2, t2, r2, b2) in itertools.combinations(found, 2):
-            assert r1 <= l2 or r2 <= l1 or b1 <= t2 or b2 <= t1, (a, b)
+        check_labels(drawn(case, narrow))
 
     def test_every_value_of_the_block_is_drawn_once(self, case: Case, narrow: bool) -> None:
         shape, _, mine, values, prefix = case

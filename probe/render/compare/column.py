@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from markupsafe import Markup, escape
 from pydantic import BaseModel
@@ -12,7 +13,9 @@ from probe.render.catalog import Family, Stored
 from probe.render.diagram.model import Reader
 from probe.render.diagram.pieces import pieces
 from probe.render.figures import equation
+from probe.render.know.subject import Subject
 from probe.render.naming import in_block
+from probe.render.other_names import by_tool
 from probe.render.standing import KIND_WORDS, Standing, error_text
 from probe.render.text import figure, parameters, row_id, some_blocks, words
 from probe.schema import Record, Shape, Value, Vision
@@ -82,24 +85,27 @@ def column(family: Family, stored: Stored) -> Column:
         title=record.about.title,
         checkpoint=record.checkpoint.id,
         shape=order.index(Counter(record.blocks).most_common(1)[0][0]),
-        shapes=list(_shapes(record, page)),
+        shapes=list(_shapes(standing, page)),
         groups=[Group(name=name, rows=list(rows)) for name, rows in groups],
     )
 
 
-def _shapes(record: Record, page: str) -> Iterator[ShapeColumn]:
+def _shapes(standing: Standing, page: str) -> Iterator[ShapeColumn]:
     """The shapes of the blocks, in the order in which they first occur; the vision encoder's last."""
+    record = standing.record
     for part in (record, record.vision):
         if part:
-            yield from (_shape(record, part, index, page) for index in dict.fromkeys(part.blocks))
+            yield from (_shape(standing, part, index, page) for index in dict.fromkeys(part.blocks))
 
 
-def _shape(record: Record, part: Record | Vision, index: int, page: str) -> ShapeColumn:
+def _shape(standing: Standing, part: Record | Vision, index: int, page: str) -> ShapeColumn:
+    record = standing.record
     vision = part is record.vision
     prefix, name, stream = ("model.vision.", "vision", "vision") if vision else ("model.", "text", "stream")
     shape, mine = part.shapes[index], [i for i, s in enumerate(part.blocks) if s == index]
     label = f"vision encoder, {shape.label}" if vision else shape.label
-    block = Reader(shape, index, mine, part.values, prefix, name).read()
+    others = None if vision else partial(by_tool, Subject(standing))
+    block = Reader(shape, index, mine, part.values, prefix, name, others).read()
     first = f"{'vision-' if vision else ''}block-{mine[0]}"
     drawn = [
         Drawn(rows=piece.rows, svg=_linked(piece.svg, page, first))

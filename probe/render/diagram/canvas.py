@@ -1,21 +1,27 @@
 """Drawing primitives of the block diagram: chips, norms, boxes, adds and rounded lines, written as SVG.
 
 Text is set in the site's own monospaced face, whose advance is 0.6 em, so widths are known here. Colours and strokes
-are the stylesheet's; everything a person can point at is a link to its card.
+are the stylesheet's; everything a person can point at is a link to its card. A chip is as wide as the widest of its
+names, of which the page's switch shows one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
 
+from probe.render.naming import shortened
+
 FONT = 11.5
-NATIVE_FONT = 8.5
+SMALL = 10.0
+"""Of a name of two lines."""
 ADVANCE = FONT * 0.6
-CHIP = 26.0
+CHIP = 28.0
 PAD = 11.0
+SIDE = 8.0
+"""From a chip's edge to a small name."""
 Point = tuple[float, float]
 
 
@@ -35,7 +41,8 @@ class Label:
     Attributes:
         card: its card's id.
         state: ``eager``, ``absent`` or empty.
-        native: of a value, its native path and side, which a switch shows in the name's place.
+        names: other names that a switch shows in the text's place, by its choices: two lines each.
+        most: the width that they may make the label take, in pixels.
     """
 
     text: str
@@ -44,11 +51,18 @@ class Label:
     form: str = "chip"
     state: str = ""
     hint: str = ""
-    native: tuple[str, str] | None = None
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    most: float = 1000.0
 
     @property
     def width(self) -> float:
-        return width_of(self.text) + 2 * PAD
+        other = max((width_of(line, SMALL) for lines in self.names.values() for line in lines), default=0.0)
+        return max(width_of(self.text) + 2 * PAD, min(other + 2 * SIDE, self.most))
+
+    def written(self, lines: tuple[str, str]) -> str:
+        """Two lines as far as the label has room for them, which leaves out their beginnings."""
+        room = int((self.width - 2 * SIDE) / (SMALL * 0.6) + 1e-6)
+        return "|".join(shortened(line, room) for line in lines).rstrip("|")
 
 
 @dataclass(frozen=True)
@@ -109,15 +123,13 @@ class Canvas:
         if label.form == "norm":
             body += f'<path d="M{n(x + 4)} {n(y + 1)}v{n(CHIP - 2)}M{n(x + w - 4)} {n(y + 1)}v{n(CHIP - 2)}"/>'
         middle = f'x="{n(x + w / 2)}" text-anchor="middle"'
-        body += f'<text class="standard" {middle} y="{n(y + CHIP / 2 + 4)}">{_named(label.text)}</text>'
-        for kind, text, down in zip(("path", "side"), label.native or (), (11, 21), strict=False):
-            body += f'<text class="native {kind}" {middle} y="{n(y + down)}">{escape(_fitting(text, w))}</text>'
+        body += f'<text {middle} y="{n(y + CHIP / 2 + 4)}">{_named(label.text)}</text>'
         self._front.append(self._link(label, body))
         return placed
 
     def box(self, label: Label, x: float, y: float, w: float, h: float, subtitle: str, note: str) -> None:
         """A module: a titled box. ``subtitle`` follows the title, ``note`` stands at the right."""
-        title_width = width_of(label.text, 12.5)
+        title_width = max(width_of(text, 12.5) for text in (label.text, *(lines[0] for lines in label.names.values())))
         body = f'<rect x="{n(x)}" y="{n(y)}" width="{n(w)}" height="{n(h)}" rx="9"/>'
         body += f'<text class="title" x="{n(x + 14)}" y="{n(y + 23)}">{escape(label.text)}</text>'
         if title_width + width_of(subtitle, 10.5) + width_of(note, 10.5) + 60 > w:
@@ -162,19 +174,13 @@ class Canvas:
         It has ``xlink:href``, since the theme assigns to ``href`` wherever it finds one, which SVG refuses.
         """
         state = f" is-{label.state}" if label.state else ""
-        state += " named" if label.native else ""
         role = self._stream if label.role == "stream" else label.role
-        spoken = ", ".join(filter(None, [label.text, label.hint, " ".join(label.native or ())]))
+        spoken = ", ".join(filter(None, [label.text, label.hint]))
+        names = "".join(f' data-{key}="{escape(label.written(lines))}"' for key, lines in label.names.items())
         return (
             f'<a class="part {label.form} r-{role}{state}" tabindex="0" xlink:href="#{escape(label.card)}" '
-            f'aria-label="{escape(spoken)}">{body}</a>'
+            f'aria-label="{escape(spoken)}"{names}>{body}</a>'
         )
-
-
-def _fitting(text: str, width: float) -> str:
-    """A native name as far as a chip of this width has room for it, which leaves out its beginning."""
-    room = int((width - PAD) / (NATIVE_FONT * 0.6))
-    return text if len(text) <= room else f"…{text[1 - room :]}"
 
 
 def _named(text: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from probe.render.context import Part
 from probe.render.diagram.canvas import Label
-from probe.render.naming import in_block
+from probe.render.know.subject import host_path
+from probe.render.naming import Name, lines, tool_lines
 from probe.render.roles import KINDS, MIXTURE, value_role
 from probe.render.text import figure, row_id, words
 from probe.schema import Factor, Shape, Sublayer, Value
@@ -62,12 +63,29 @@ def _nearest(values: Sequence[Value], blocks: set[int]) -> list[Value]:
 
 
 class Reader:
-    """Reads a block out of a shape and the record's values."""
+    """Reads a block out of a shape and the record's values.
+
+    Args:
+        shape: the shape, the record's of this ``index``.
+        blocks: those that have it.
+        values: of the record, or of its vision encoder.
+        prefix: what the block's host begins with.
+        name: of the figure.
+        others: gives the other tools' names of a value, by tool.
+    """
 
     def __init__(
-        self, shape: Shape, index: int, blocks: Sequence[int], values: Sequence[Value], prefix: str, name: str
+        self,
+        shape: Shape,
+        index: int,
+        blocks: Sequence[int],
+        values: Sequence[Value],
+        prefix: str,
+        name: str,
+        others: Callable[[Value], Mapping[str, Name]] | None = None,
     ) -> None:
         self.shape, self.blocks, self.name, self.index = shape, set(blocks), name, index
+        self.others = others or (lambda value: {})
         self.shapes, self.values = [shape], values
         self.block_host = f"{prefix}layers[i]"
         mine = _nearest(values, self.blocks)
@@ -110,6 +128,7 @@ class Reader:
             if (label := self._value(name)) and label.state != "absent"
         ]
         host = f"{self.block_host}.{sub.host}" if sub.host else self.block_host
+        native = self._native(host) if sub.host else ""
         inside: dict[str, Label] = {}
         for value in self.below:
             if (
@@ -119,7 +138,7 @@ class Reader:
             ):
                 continue
             key = value.name if value.host == host else f"{value.host}:{value.name}"
-            label = self._label(value)
+            label = self._label(value, module=native)
             if label.state != "absent" or (sub.kind == "moe" and MIXTURE.match(value.name)):
                 if sub.kind == "moe" or not MIXTURE.match(value.name):
                     inside[key] = label
@@ -159,6 +178,7 @@ class Reader:
                 ),
                 *([("keys and values", f"{self.shape.lends}")] if sub.kind == "attention" and self.shape.lends else []),
             ],
+            {"native": (native, "")} if native else {},
         )
         add = self._part(
             "add",
@@ -210,7 +230,12 @@ class Reader:
         self.used.add(name)
         return self._label(value) if value else None
 
-    def _label(self, value: Value, role: str | None = None) -> Label:
+    def _native(self, host: str) -> str:
+        """Native path, below the block, of the module that a host is; empty where no value tells."""
+        found = next((path for v in self.below if v.host == host and (path := host_path(v)) is not None), "")
+        return found.partition("{i}")[2].removeprefix(".")
+
+    def _label(self, value: Value, role: str | None = None, module: str = "") -> Label:
         present = value.blocks is None or bool(self.blocks & set(value.blocks))
         state = "" if present else "absent"
         if present and value.needs == "eager":
@@ -222,8 +247,13 @@ class Reader:
             role or value_role(value, self.shapes),
             state=state,
             hint=hint,
-            native=in_block(value.hf),
+            names=self._names(value, module) if present else {},
         )
+
+    def _names(self, value: Value, module: str) -> dict[str, Name]:
+        native = lines(value.hf, module)
+        tools = {tool: tool_lines(name) for tool, name in self.others(value).items()}
+        return ({"native": native} if native else {}) | tools
 
     def _norm(self, name: str, what: str, value: str) -> Label:
         return self._part("norm", name, "norm", "norm", [("does", what), ("its output", value)])
@@ -232,7 +262,15 @@ class Reader:
         what = "the block's sum" if factor.applies_to == "sum" else factor.contribution or "a contribution"
         return self._part("times", factor.name, "mark", "factor", [("multiplies", what), ("is a", factor.kind)])
 
-    def _part(self, form: str, title: str, role: str, kind: str, rows: list[tuple[str, str]]) -> Label:
+    def _part(
+        self,
+        form: str,
+        title: str,
+        role: str,
+        kind: str,
+        rows: list[tuple[str, str]],
+        names: Mapping[str, Name] | None = None,
+    ) -> Label:
         part = Part(f"p-{self.name}-{self.index}-{len(self.parts)}", kind, title, role, rows)
         self.parts.append(part)
-        return Label(title, part.id, role, form=form, hint=kind)
+        return Label(title, part.id, role, form=form, hint=kind, names=names or {})

@@ -150,13 +150,17 @@ class Subject:
 
     def native(self, host: str) -> str | None:
         """Native path of a host, told from a value that is read on it or below it."""
-        for value in self.record.values:
-            if value.host != host or value.hf is None or not value.location or value.location.startswith("parent"):
-                continue
-            below = modules(value.location)
-            if not below or value.hf.path.count(".") >= len(below):
-                return ".".join(value.hf.path.split(".")[: -len(below) or None])
+        return next((path for v in self.record.values if v.host == host and (path := host_path(v)) is not None), None)
+
+
+def host_path(value: Value) -> str | None:
+    """Native path of the host that a value is read on or below; None where its place does not tell."""
+    if value.hf is None or not value.location or value.location.startswith("parent"):
         return None
+    below = modules(value.location)
+    if below and value.hf.path.count(".") < len(below):
+        return None
+    return ".".join(value.hf.path.split(".")[: -len(below) or None])
 
 
 def modules(location: str) -> list[str]:

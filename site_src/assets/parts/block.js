@@ -281,18 +281,13 @@ function nearest(from, among, [dx, dy]) {
     return link.matches(".box") ? [box.left + 40, box.top + 18] : [box.left + box.width / 2, box.top + box.height / 2]
   }
   const [x, y] = centre(from)
-  let best = null
-  let least = Infinity
-  for (const link of among) {
-    if (link === from) continue
+  const found = among.filter(link => link !== from).map(link => {
     const [a, b] = centre(link)
     const ahead = (a - x) * dx + (b - y) * dy
     const aside = Math.abs((a - x) * dy) + Math.abs((b - y) * dx)
-    if (ahead < 3) continue
-    const distance = ahead + 2.5 * aside
-    if (distance < least) [best, least] = [link, distance]
-  }
-  return best
+    return { link, ahead, aside, far: ahead + 2.5 * aside }
+  }).filter(each => each.ahead >= 3).sort((one, other) => one.far - other.far)
+  return (found.find(each => each.aside <= 2 * each.ahead) ?? found[0])?.link // what lies rather ahead than aside
 }
 
 function element(tag, text, name) {

@@ -1,5 +1,7 @@
 // Checkpoints side by side. What is compared is in the address (`?a=llama&b=gemma3_text/tiny`); each checkpoint's column
 // is a file beside its page. Columns are joined as probe/render/compare/table.py joins them for the pages made beforehand.
+import { letter } from "./naming.js"
+
 const KEYS = ["a", "b", "c", "d"]
 const ROLES = { in: "enters", mix: "sequence mixing", feed: "feed-forward", branch: "branch", out: "leaves" }
 const VALUE = /<a class="(part [^"]*)"([^>]*href="[^"]*#v-[^"]*" aria-label="([^",]*))/g
@@ -77,6 +79,7 @@ class Comparison {
     this.root.querySelector(".compare-bar").hidden = !enough
     this.root.querySelector(".compare-pairs").classList.toggle("is-shown", !enough)
     this.result.innerHTML = enough ? table(this.columns, this.shapes).replaceAll('href="@/', `href="${this.up}`) : ""
+    letter(this.result)
     for (const [at, name] of [...this.result.querySelectorAll(".shape-name")].entries()) this.choice(at, name)
     document.title = enough ? `${named(this.columns).join(" and ")} · compared` : document.title
     this.remember()
