@@ -15,23 +15,24 @@ POSITION, BLOCK = "position", "block"
 
 
 def lens(found: Namespace, checkpoint: str) -> Drawing:
-    """The answer's probability by block and position, and the top token of each block at the last position."""
+    """The top token by block and position, and its probability."""
     model, of_answer = found["model"], found["of_answer"]
     answer = model.tokenizer.decode([int(found["answer"])])
-    tops = [model.tokenizer.decode([int(top)]) for top in found["tops"][:, -1]]
-    first = next(block for block in range(len(tops)) if all(top == answer for top in tops[block:]))
+    tops = [[model.tokenizer.decode([int(top)]) for top in row] for row in found["tops"]]
+    first = next(block for block in range(len(tops)) if all(row[-1] == answer for row in tops[block:]))
     half = next(block for block in range(len(tops)) if of_answer[block, -1] > of_answer[-1, -1] / 2)
     return Drawing(
         checkpoint=checkpoint,
-        kind="grid",
+        kind="words",
         x=POSITION,
         y=BLOCK,
         ticks=_tokens(model, found["prompt"]),
-        grid=_rows(of_answer),
-        rows=tops,
-        statement=f"The lens's probability of “{answer.strip()}” by block and position of “{found['prompt']}”. At the "
-        f"last position it is on top from block {first} of {len(tops)} on, and has half its final probability first at "
-        f"block {half}.",
+        grid=_rows(found["lens"].softmax(-1).amax(-1)),
+        words=tops,
+        marked=answer,
+        statement=f"The lens's top token by block and position of “{found['prompt']}”. At the last position "
+        f"“{answer.strip()}” is on top from block {first} of {len(tops)} on, and has half its final probability first "
+        f"at block {half}.",
     )
 
 

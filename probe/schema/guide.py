@@ -26,12 +26,13 @@ class Drawing(Part):
     """The numbers of one picture. It is drawn when the site is built."""
 
     checkpoint: str
-    kind: Literal["grid", "lines", "bars"]
+    kind: Literal["grid", "words", "lines", "bars"]
     x: str = Field(description="what runs along x")
     y: str = Field(description="what runs along y, or the unit of the lines or bars")
     ticks: list[str] = Field(description="labels along x")
     grid: list[list[float | None]] = Field([], description="a row for each block, from block 0; null: there is no cell")
-    rows: list[str] = Field([], description="a word for each row, such as the top token")
+    words: list[list[str]] = Field([], description="a word for each cell of the grid, such as the top token")
+    marked: str | None = Field(None, description="the word whose cells stand out")
     series: dict[str, list[float]] = Field({}, description="a line, or a row of bars, by its label")
     statement: str = Field(description="one sentence that says what is seen: the picture's text alternative")
 

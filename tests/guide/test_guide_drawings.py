@@ -40,11 +40,19 @@ def test_a_kept_picture_is_well_formed_and_takes_its_colours_from_the_page(slug:
 
 
 def test_a_grid_has_block_0_at_the_foot_and_the_strength_of_each_number() -> None:
-    svg = str(drawn(made("grid", ticks=["a", "b"], grid=[[1.0, 0.0], [-0.5, None]], rows=["p", "q"])).svg(""))
+    svg = str(drawn(made("grid", ticks=["a", "b"], grid=[[1.0, 0.0], [-0.5, None]])).svg(""))
     [first], [second] = boxes(svg, "fill r-attention l10"), boxes(svg, "fill r-mark l5")
     assert first[0] == second[0] and first[1] > second[1]
     assert len(re.findall(r"fill r-\w+ l\d", svg)) == 2
-    assert svg.index(">p<") < svg.index(">q<")
+
+
+def test_a_grid_of_words_has_the_answers_cells_in_another_colour_and_unlikely_words_without_one() -> None:
+    grid, words = [[0.4, 0.04], [0.9, None]], [[" so", "it"], ["is", "is"]]
+    svg = str(drawn(made("words", ticks=["a", "b"], grid=grid, words=words, marked="is")).svg(""))
+    [first], [second] = boxes(svg, "fill r-flow l2"), boxes(svg, "fill r-attention l4")
+    assert first[0] == second[0] and first[1] > second[1]
+    assert len(re.findall(r"fill r-\w+ l\d", svg)) == 2
+    assert re.findall(r'class="word"[^>]*>([^<]+)<', svg) == ["so", "it", "is", "is"]
 
 
 def test_a_bar_is_as_long_as_its_number_and_hangs_where_it_is_below_zero() -> None:
@@ -69,12 +77,13 @@ def test_a_pictures_numbers_are_what_the_code_left(pattern: Any) -> None:
     _, found = follow(pattern, Subject("llama", "tiny"))
     drawing = DRAWINGS[pattern.slug](found, "tiny")
     blocks = found["model"].num_layers
-    if drawing.kind == "grid":
+    if drawing.kind in ("grid", "words"):
         assert len(drawing.grid) == blocks and all(len(row) == len(drawing.ticks) for row in drawing.grid)
     else:
         assert all(len(row) == len(drawing.ticks) for row in drawing.series.values())
     if pattern.slug == "logit-lens":
-        assert drawing.grid[1][-1] == pytest.approx(float(found["of_answer"][1, -1]), abs=1e-4)
+        assert drawing.grid[1][-1] == pytest.approx(float(found["lens"][1, -1].softmax(-1).max()), abs=1e-4)
+        assert drawing.words[-1][-1] == drawing.marked and len(drawing.words) == blocks
     if pattern.slug == "activation-patching":
         assert drawing.grid[-1][-1] == pytest.approx(1, abs=1e-3)
     if pattern.slug == "head-ablation":

@@ -80,6 +80,9 @@ def _figure(drawing: Drawing) -> GuideFigure:
         key = [("attention", f"full colour: {figure(full(drawing))}")]
         if any((number or 0) < -full(drawing) / 20 for row in drawing.grid for number in row):
             key.append(("mark", "below zero"))
+    if drawing.kind == "words":
+        answer = (drawing.marked or "").strip()
+        key = [("attention", f"“{answer}” is on top"), ("flow", "another token is, the stronger the likelier")]
     alternative = f"Measured on {drawing.checkpoint}: {drawing.y} against {drawing.x}. The caption says what is seen."
     return GuideFigure(drawing.checkpoint, drawing.kind, drawn(drawing).svg(alternative), drawing.statement, key)
 

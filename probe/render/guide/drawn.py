@@ -10,6 +10,8 @@ CELL, ROW = 24, 11
 LEFT, LETTER, LEVELS = 30, 6.1, 10
 LONGEST = 13
 """Most letters of a token."""
+WORD, LINE, DEEPEST = 62, 17, 5
+"""Width and height of a cell with a word in it, and the strongest colour that leaves the word legible."""
 
 WIDTH, HEIGHT, FOOT, TOP = 350, 190, 32, 22
 ROLES = {"attention_output": "attention", "mlp_output": "mlp"}
@@ -18,7 +20,7 @@ ORDER = ("attention", "mark", "mlp", "vision", "mixture", "norm")
 
 def drawn(drawing: Drawing) -> Canvas:
     """The picture of a drawing's numbers."""
-    return {"grid": grid, "lines": lines, "bars": bars}[drawing.kind](drawing)
+    return {"grid": grid, "words": words, "lines": lines, "bars": bars}[drawing.kind](drawing)
 
 
 def roles(drawing: Drawing) -> dict[str, str]:
@@ -39,13 +41,11 @@ def full(drawing: Drawing) -> float:
 
 def grid(drawing: Drawing) -> Canvas:
     """A row of cells for each block, block 0 at the foot; the stronger the larger, in another colour below zero."""
-    words = [_short(word) for word in drawing.rows]
     ticks = [_short(tick) for tick in drawing.ticks]
     wide, high = len(ticks) * CELL, len(drawing.grid) * ROW
     turned = any(len(tick) * LETTER > CELL - 2 for tick in ticks)
     foot = (max(map(len, ticks)) * LETTER if turned else 12) + 16
-    room = max(map(len, words), default=0) * LETTER + 10 if words else 8
-    canvas = Canvas(LEFT + wide + room, 4 + high + foot)
+    canvas = Canvas(LEFT + wide + 8, 4 + high + foot)
     top, most = 4, full(drawing)
     canvas.rectangles("ground", [(LEFT, top, wide, high)])
     cells: dict[str, list[Rectangle]] = {}
@@ -62,14 +62,41 @@ def grid(drawing: Drawing) -> Canvas:
     step = 1 if len(drawing.grid) < 8 else 5
     for block in range(0, len(drawing.grid), step):
         canvas.text("tick", (LEFT - 5, top + high - (block + 0.5) * ROW + 3.5), str(block), "right")
-    for block, word in enumerate(words):
-        canvas.text("tick", (LEFT + wide + 6, top + high - (block + 0.5) * ROW + 3.5), word)
     for x, tick in enumerate(ticks):
         middle = LEFT + (x + 0.5) * CELL
         if turned:
             canvas.text("tick", (middle + 3.5, top + high + 6), tick, "right", upright=True)
         else:
             canvas.text("tick", (middle, top + high + 13), tick, "center")
+    canvas.text("name", (8, top + high / 2), f"{drawing.y} →", "center", upright=True)
+    canvas.text("name", (LEFT + wide / 2, canvas.height - 3), f"{drawing.x} →", "center")
+    return canvas
+
+
+def words(drawing: Drawing) -> Canvas:
+    """A row of words for each block, block 0 at the foot; the stronger the colour the larger the number."""
+    wide, high = len(drawing.ticks) * WORD, len(drawing.grid) * LINE
+    top = 4
+    canvas = Canvas(LEFT + wide + 8, top + high + 30)
+    canvas.rectangles("ground", [(LEFT, top, wide, high)])
+    cells: dict[str, list[Rectangle]] = {}
+    said: list[tuple[float, float, str]] = []
+    for block, (row, tokens) in enumerate(zip(drawing.grid, drawing.words, strict=True)):
+        y = top + high - (block + 1) * LINE
+        for x, (number, token) in enumerate(zip(row, tokens, strict=True)):
+            left = LEFT + x * WORD
+            if level := round((number or 0) * DEEPEST):
+                role = "attention" if token == drawing.marked else "flow"
+                cells.setdefault(f"fill r-{role} l{level}", []).append((left + 0.5, y + 0.5, WORD - 1, LINE - 1))
+            said.append((left + WORD / 2, y + LINE / 2 + 3.5, _short(token, 9)))
+    for look, mine in sorted(cells.items()):
+        canvas.rectangles(look, mine)
+    for x, y, word in said:
+        canvas.text("word", (x, y), word, "center")
+    for block in range(0, len(drawing.grid), 5):
+        canvas.text("tick", (LEFT - 5, top + high - (block + 0.5) * LINE + 3.5), str(block), "right")
+    for x, tick in enumerate(drawing.ticks):
+        canvas.text("tick", (LEFT + (x + 0.5) * WORD, top + high + 13), _short(tick, 9), "center")
     canvas.text("name", (8, top + high / 2), f"{drawing.y} →", "center", upright=True)
     canvas.text("name", (LEFT + wide / 2, canvas.height - 3), f"{drawing.x} →", "center")
     return canvas
@@ -124,7 +151,7 @@ def _upward(canvas: Canvas, drawing: Drawing, up: Scale) -> None:
     canvas.text("name", (0, 10), f"↑ {drawing.y}")
 
 
-def _short(token: str) -> str:
-    """A token as a label, with a sign where it is nothing but space."""
-    word = token.strip() or "␣"
-    return word if len(word) <= LONGEST else word[: LONGEST - 1] + "…"
+def _short(token: str, most: int = LONGEST) -> str:
+    """A token as a label of so many letters, with a sign where it is nothing but space."""
+    word = " ".join(token.split()) or "␣"
+    return word if len(word) <= most else word[: most - 1] + "…"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 
 import matplotlib
@@ -100,7 +101,8 @@ class Canvas:
 
     def _drawn(self) -> str:
         written = io.StringIO()
-        with matplotlib.rc_context(SETTINGS):
+        with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # words stay text, and the reader's fonts draw them
             FigureCanvasSVG(self._figure).print_svg(written, metadata={"Date": None})
         found = SHAPE.findall(written.getvalue())
         if len(found) != self._shapes:
