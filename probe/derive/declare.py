@@ -19,7 +19,7 @@ class Declared:
         description: one phrase.
         axes: how it is held, where that is not as the layout says.
         options: further arguments of the standard value (``copy``, ``live``).
-        reason: why there is none, where ``at`` is None.
+        reason: why there is none, where ``at`` is None; else what a load is refused with that has none there.
         observed: whether it is an observed value, which is read only.
     """
 
@@ -35,7 +35,9 @@ class Declared:
         if self.at is None:
             return Unserved(self.reason or "", self.description)
         made = ObservedValue if self.observed else StandardValue
-        return made(self.layout, self.at, self.description, axes=self.axes, **dict(self.options))
+        value = made(self.layout, self.at, self.description, axes=self.axes, **dict(self.options))
+        value.condition = self.reason
+        return value
 
 
 Values = dict[str, Declared]

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from types import FunctionType
 
 import torch
 
@@ -25,8 +26,24 @@ KINDS = {
 """The parameters that tell what a function computes: a (gated) delta rule, an mLSTM, a state-space scan, RWKV's
 weighted average, a linear recurrent unit."""
 
+CHOICE = {"package", "func_name", "is_new_implementation", "implementation", "applicable_params", "torch_function"}
+"""What a function of transformers closes over that runs another package's in its place where it can."""
+
 CONVOLUTION = {"hidden_states", "weight", "activation"}
 """Those of a causal convolution over the tokens."""
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """Code of another package that transformers runs in a function's place where it can import it.
+
+    Attributes:
+        runs: whether it does here.
+    """
+
+    package: str
+    function: str
+    runs: bool
 
 
 @dataclass
@@ -42,6 +59,7 @@ class Call:
         runs: how often it was called in each call of the block.
         fused: whether other code than transformers' own ran.
         chunk: how many tokens it takes at once by default; None where it has no such parameter.
+        stand_in: what may run in the function's place; None where nothing may.
     """
 
     kind: str
@@ -52,6 +70,7 @@ class Call:
     runs: int = 1
     fused: bool = False
     chunk: int | None = None
+    stand_in: StandIn | None = None
 
     def tensors(self, parameter: str) -> list[torch.Tensor]:
         return [site.tensor for site in self.arguments.get(parameter, [])]
@@ -107,6 +126,7 @@ def _call(
         elif other.index[0] == 1 or int(other.index[1]) < len(names):
             name_of = str(other.index[1]) if other.index[0] == 1 else names[int(other.index[1])]
             call.arguments[name_of] = recording.passes(other)[: call.runs]
+    call.stand_in = stand_in(site.called) if site.steps else None
     call.chunk = _default(site.called, "chunk_size") if site.steps else None
     call.fused = bool(site.steps) and not all(_native(function) for function in _bodies(recording, path, call))
     return call
@@ -117,6 +137,24 @@ def _bodies(recording: Recording, path: str, call: Call) -> list[Callable[..., o
     depth = len(call.first.steps) + 1
     inner = [s for s in call.inside(recording.below(path)) if len(s.steps) == depth and s.called is not None]
     return [call.first.called, *(s.called for s in inner if s.steps[-1].startswith("implementation"))]
+
+
+def stand_in(function: object) -> StandIn | None:
+    """What may run in a function's place, as transformers' choice between the two holds it, made at import."""
+    held = chooser(function)
+    if held is None:
+        return None
+    of = inspect.getclosurevars(held).nonlocals
+    return StandIn(str(of["package"]), str(of["func_name"]), bool(of["is_new_implementation"]))
+
+
+def chooser(function: object) -> FunctionType | None:
+    """The wrapper of transformers that closes over the choice, around or inside a function; None without one."""
+    while function is not None:
+        if isinstance(function, FunctionType) and {*function.__code__.co_freevars} >= CHOICE:
+            return function
+        function = getattr(function, "__wrapped__", None)
+    return None
 
 
 def _native(function: Callable[..., object]) -> bool:

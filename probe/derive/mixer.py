@@ -8,6 +8,8 @@ passes through and ends with.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from . import convolution, lightning, states
@@ -17,7 +19,7 @@ from .gates import Gated, gate
 from .kernels import Call, recurrence
 from .mixer_words import FEEDS_MORE, WORDS, layouts
 from .modules import close, entering
-from .placing import called, each_head, put, refuse
+from .placing import called, each_head, only_in_pytorch, put, refuse
 from .sites import Recording, Site
 
 
@@ -49,6 +51,15 @@ def describe(model: torch.nn.Module, recording: Recording, host: HostDraft, widt
             _gate(recording, host, found)
     if call is not None and call.kind == "lru":
         _linear_unit(recording, host, call)
+    if call is not None:
+        _conditions(host, call)
+
+
+def _conditions(host: HostDraft, call: Call) -> None:
+    """What is read inside the code that a wrapper chose is there only where that code runs."""
+    for name, declared in host.values.items():
+        if declared.at is not None and ".source.implementation_" in declared.at:
+            host.values[name] = replace(declared, reason=only_in_pytorch(call, name))
 
 
 def _projection(model: torch.nn.Module, recording: Recording, path: str, width: int) -> str | None:
@@ -100,7 +111,8 @@ def _steps(recording: Recording, host: HostDraft, call: Call) -> None:
         (e for e in recording.inside(host.path) if e.name == "softplus" and e.output.shape == raw.shape), None
     )
     if softened is None or call.fused:
-        refuse(host, "mixer_step_size", layout, f"{call.name} forms it in no named place.")
+        said = only_in_pytorch(call, "mixer_step_size") if call.fused else None
+        refuse(host, "mixer_step_size", layout, said or f"{call.name} forms it in no named place.")
         return
     used = softened.output
     for site in inner:
@@ -152,7 +164,9 @@ def _result(recording: Recording, host: HostDraft, call: Call) -> torch.Tensor |
                     return None
                 put(recording, host, "recurrence_output", layout, held.permute(order), [site], called(call))
                 return held.permute(order)
-    refuse(host, "recurrence_output", layout, f"{call.name} gates its result itself, in no place that has a name.")
+    said = only_in_pytorch(call, "recurrence_output") if call.fused else None
+    said = said or f"{call.name} gates its result itself, in no place that has a name."
+    refuse(host, "recurrence_output", layout, said)
     return None
 
 

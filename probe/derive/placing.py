@@ -61,6 +61,19 @@ def each_head(host: HostDraft, name: str, layout: str, site: Site, call: Call) -
     observe(host, name, layout, site, note, " ".join([batch, *rest, seq]), chunk=None, runs=call.runs)
 
 
+def only_in_pytorch(call: Call, name: str) -> str | None:
+    """What a load is refused with that runs another package's code in the place of the function that a value is read
+    inside; None where nothing may run in its place.
+    """
+    if call.stand_in is None:
+        return None
+    package, function = call.stand_in.package, call.stand_in.function
+    return (
+        f"{name} needs the PyTorch code of {call.name}: where transformers can import {package} it runs that package's "
+        f"{function} instead, inside which no named place holds it, so load where {package} is not installed."
+    )
+
+
 def called(call: Call) -> str:
     """Which code ran a function, for a description."""
     how = "as a fused kernel" if call.fused else "as plain PyTorch"

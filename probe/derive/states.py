@@ -8,7 +8,7 @@ from .declare import Declared, HostDraft
 from .find import location
 from .kernels import Call
 from .mixer_words import WORDS
-from .placing import observe, refuse
+from .placing import observe, only_in_pytorch, refuse
 from .sites import Recording, Site
 
 LAYOUT = {"delta": "MixerState", "mlstm": "MixerState", "wkv": "ChannelVector", "lru": "ChannelVector"}
@@ -46,7 +46,7 @@ def describe(recording: Recording, host: HostDraft, call: Call, seq: int) -> Non
     elif final is not None:
         observe(host, "state_out", layout, final)
     else:
-        refuse(host, "state_out", layout, _hidden(call))
+        refuse(host, "state_out", layout, _hidden(call, "state_out"))
     if looped is not None and looped[1] == 1:
         tokens_layout = TOKENS[layout if call.runs == 1 else "ScanState"]
         observe(host, "token_states", tokens_layout, looped[0], chunk=1, runs=call.runs, last=False)
@@ -85,19 +85,21 @@ def _entering(recording: Recording, host: HostDraft, call: Call, held: list[Site
         return
     zeros = [site for site in held if recording.once(site) and not site.tensor.any()]
     if not zeros or call.fused:
-        refuse(host, "state_in", layout, _hidden(call))
+        refuse(host, "state_in", layout, _hidden(call, "state_in"))
         return
     host.values["state_in"] = Declared(layout, location(zeros[-1], host.path), WORDS["state_in"])
 
 
-def _hidden(call: Call) -> str:
+def _hidden(call: Call, name: str) -> str:
+    if call.fused and (said := only_in_pytorch(call, name)):
+        return said
     how = "as a fused kernel" if call.fused else "in code that is not opened"
     return f"{call.name} ran {how}, and no named place inside holds the state."
 
 
 def _chunks(call: Call) -> str:
-    if call.fused:
-        return _hidden(call)
+    if call.fused and call.chunk is None:
+        return _hidden(call, "token_states")
     return f"{call.name} takes a chunk of tokens at once, so no state after each single token is formed."
 
 
@@ -140,7 +142,7 @@ def _weighted(
     for name, tensor in first.items():
         site = next((s for s in reversed(passed) if s.called is None and torch.equal(s.tensor, tensor)), None)
         if site is None:
-            refuse(host, name, "ChannelVector", _hidden(call))
+            refuse(host, name, "ChannelVector", _hidden(call, name))
             continue
         observe(host, name, "ChannelVector", site, chunk=1)
         if name == "state_out":

@@ -59,8 +59,8 @@ def steps(run: Run) -> list[Step | None]:
     takes = inspect.signature(decoder(run).forward).parameters
     name = next((name for name in CACHES if name in takes), None)
     rows = Rows(5)
-    cache = _filled(run, name, token_ids(run, SHORT, rows.total))
-    kept = [_kept(run, cache, index) if mixes[index] else None for index in range(len(mixes))]
+    cache = filled(run, name, token_ids(run, SHORT, rows.total))
+    kept = [state_kept(run, cache, index) if mixes[index] else None for index in range(len(mixes))]
     changes = {}
     for index, held in enumerate(kept):
         if held is not None and held[0] is not None and not isinstance(cache, list):
@@ -79,16 +79,17 @@ def steps(run: Run) -> list[Step | None]:
         forward(run, ids, attention_mask=mask, use_cache=True, **given)
     found: list[Step | None] = []
     for index, held in enumerate(kept):
-        after = None if held is None else _kept(run, cache, index)
+        after = None if held is None else state_kept(run, cache, index)
         found.append(None if held is None or after is None else _step(after, changes.get(index)))
     return found
 
 
-def _filled(run: Run, name: str | None, ids: torch.Tensor) -> Any:
+def filled(run: Run, name: str | None, ids: torch.Tensor) -> Any:
     """What a model keeps after a prompt; where it returns nothing, a cache that it was given."""
     out = forward(run, ids, use_cache=True)
     cache = None if name is None else getattr(out, name, None)
     if cache is None and name is not None:
+        forward(run, ids)  # what modules themselves have kept is forgotten
         cache = DynamicCache(config=run.model.text_config)
         forward(run, ids, use_cache=True, **{name: cache})
     return cache
@@ -98,7 +99,7 @@ Kept = tuple[torch.Tensor | None, bool]
 """A block's recurrent state, and whether the inputs of a convolution are kept too."""
 
 
-def _kept(run: Run, cache: Any, index: int) -> Kept | None:
+def state_kept(run: Run, cache: Any, index: int) -> Kept | None:
     """What is kept of a block's mixer: in the cache's layer, in another list or mapping of the cache, in a list of
     tensors whose last axis is the blocks, or by the mixer's own modules.
     """

@@ -125,7 +125,7 @@ def _condition(group: _Group, measured: Measured) -> tuple[Literal["eager"] | No
     refused = next((measured.reasons[key] for key in group.have if key in measured.reasons), None)
     if refused is not None:
         return "eager", refused
-    return None, next(iter(group.lack.values()), None)
+    return None, next(iter(group.lack.values()), group.value.condition)
 
 
 def _seen(group: _Group, measured: Measured) -> tuple[list[int] | None, bool | None, bool | None, Edit | None]:

@@ -70,6 +70,8 @@ class StandardValue(eproperty):
         self.absent = absent
         self.requires = requires
         self.eager = eager
+        self.condition: str | None = None
+        """What a load is refused with that runs other code than this one; None where none can."""
         self.axes = Axes.parse(axes, self.layout.dims) if axes else None
 
     def __set_name__(self, owner: type, name: str) -> None:

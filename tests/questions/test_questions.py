@@ -314,8 +314,19 @@ def _attention_on_images_told(page: Page) -> bool:
 
 
 def _states_at_every_token(page: Page) -> bool:
+    """The state at each token, or why there is none; the code that it is read in, and the way by a cache's steps."""
     rows = [row for row in page.record.values if row.name == "token_states"]
-    return any(is_served(row) or row.reason for row in rows)
+    if not any(is_served(row) or row.reason for row in rows):
+        return False
+    if not any("states_by_steps" in p.facts() for p in PAGES):
+        return True  # no record has it yet
+    inside = [row for row in page.record.values if ".implementation_" in (row.location or "") and is_served(row)]
+    codes = [fact for fact in page.run.facts if fact.name.startswith("code_of_")]
+    return (
+        "states_by_steps" in page.facts()
+        and all("needs the PyTorch code of" in (row.reason or "") for row in inside)
+        and bool(codes) >= bool(inside)
+    )
 
 
 def _paths_given(page: Page) -> bool:
@@ -369,7 +380,8 @@ QUESTIONS = (
     Question("TransformerLens#867", "which tool reaches what", lambda p: p.record.vision, "l-tools", table("l-tools")),
     Question(
         "mamba#518", "states at every position",
-        lambda page: any(row.name == "state_out" and is_served(row) for row in page.record.values), "its row",
+        lambda page: any(row.name == "state_out" and is_served(row) for row in page.record.values),
+        "its row, know-loading",
         _states_at_every_token,
     ),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from probe.render.know.subject import Subject, code, say
+from probe.render.places import is_served
 from probe.render.text import prose
 from probe.schema import Value
 
@@ -19,7 +20,7 @@ CALLS = ("fp32-residual", "batch-mixing", "no-cache", "cached-otherwise", "cache
 
 def loading(subject: Subject) -> list[Markup]:
     withheld, never = _withheld(subject), _never(subject)
-    said = [*withheld, *_own_arithmetic(subject), *_numbers(subject)]
+    said = [*withheld, *_own_arithmetic(subject), *_numbers(subject), *_recurrences(subject)]
     return [*said, *(subject.quirk(slug) for slug in CALLS if slug in subject.quirks), *never]
 
 
@@ -83,6 +84,20 @@ def _apart(subject: Subject) -> list[Markup]:
             "under one need not hold under the other."
         )
     return [say(text, where=where)]
+
+
+def _recurrences(subject: Subject) -> list[Markup]:
+    """Which code runs a recurrence, what is read inside it, and the states by steps of a cache."""
+    said = []
+    for fact in subject.facts:
+        if fact.name.startswith("code_of_"):
+            name = fact.name.removeprefix("code_of_")
+            held = f"the PyTorch code of {name}:"
+            inside = [v for v in subject.record.values if is_served(v) and held in (v.reason or "")]
+            text = Markup(" Read inside the PyTorch code, and refused where other code runs: {}.")
+            said.append(prose(fact.statement) + (text.format(subject.links(inside)) if inside else Markup("")))
+    steps = subject.fact("states_by_steps")
+    return [*said, *([prose(steps.statement)] if steps else [])]
 
 
 def _never(subject: Subject) -> list[Markup]:
