@@ -7,7 +7,7 @@ from probe.render.pictures.scales import Scale, scale, written
 from probe.schema.guide import Drawing
 
 CELL, ROW = 24, 11
-LEFT, LETTER, LEVELS = 30, 6.1, 10
+LEFT, LETTER, LEVELS = 32, 6.4, 10
 LONGEST = 13
 """Most letters of a token."""
 WORD, LINE, DEEPEST = 62, 17, 5
@@ -91,8 +91,8 @@ def words(drawing: Drawing) -> Canvas:
             said.append((left + WORD / 2, y + LINE / 2 + 3.5, _short(token, 9)))
     for look, mine in sorted(cells.items()):
         canvas.rectangles(look, mine)
-    for x, y, word in said:
-        canvas.text("word", (x, y), word, "center")
+    for centre, foot, word in said:
+        canvas.text("word", (centre, foot), word, "center")
     for block in range(0, len(drawing.grid), 5):
         canvas.text("tick", (LEFT - 5, top + high - (block + 0.5) * LINE + 3.5), str(block), "right")
     for x, tick in enumerate(drawing.ticks):

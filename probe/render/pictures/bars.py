@@ -6,7 +6,7 @@ from probe.render.pictures.canvas import Canvas
 from probe.schema import Picture
 
 WIDTH, ROW, GAP = 300, 24, 6
-LEFT, RIGHT, TOP, FOOT = 52, 26, 4, 16
+LEFT, RIGHT, TOP, FOOT = 60, 28, 4, 18
 MOST = 8
 """Most rows; of more, some at equal steps are drawn."""
 

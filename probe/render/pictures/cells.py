@@ -8,11 +8,11 @@ from probe.render.pictures.canvas import Canvas, Rectangle
 from probe.schema import Picture
 
 CELL = 5
-MARGIN = 24
+MARGIN = 30
 FOOT = 18
 BAND = 3
 TOKEN = 15
-LETTER = 6.1
+LETTER = 6.4
 LEVELS = 10
 LONGEST = 10
 """Most letters of a token."""
