@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pytest
 
-TOGETHER = ("tests/browser/", "tests/experiments/", "tests/preview/", "tests/render/")
-"""Folders whose tests share something costly: a built site, a measured twin."""
+TOGETHER = ("tests/browser/", "tests/derive/test_mixer", "tests/experiments/", "tests/preview/", "tests/render/")
+"""Folders and files whose tests share something costly: a built site, a measured twin."""
 
 APART = ("tests/recipes/test_every_recipe.py", "tests/checkpoints/test_factory.py")
 
