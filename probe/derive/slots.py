@@ -73,8 +73,8 @@ def _reason(
         sums = site.tensor.float().reshape(-1, total.numel()).sum(0)
         if float((sums - total).abs().max()) <= tolerance(routed, 1e-3) * scale * len(routed.flatten(0, 1)) ** 0.5:
             return (
-                "The slots' weighted outputs stand sorted by expert only, as the rows of "
-                f"{site.steps[-1]}, and not by token and slot."
+                "The slots' weighted outputs stand sorted by expert only, one row below the other, and not by token "
+                "and slot."
             )
     if routing.given is not None and routing.given.tensor.shape[-1] != routed.shape[-1]:
         width = int(routing.given.tensor.shape[-1])

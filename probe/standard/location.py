@@ -29,6 +29,10 @@ class Missing(Exception):
     """A location that this model does not have; the message names the step that is not there."""
 
 
+class NotFormed(Missing):
+    """The module is there, and its forward has no such operation; the message names it."""
+
+
 @dataclass(frozen=True)
 class Location:
     """A parsed location: the steps from the host, the side, and the position within what stands there."""
@@ -205,7 +209,7 @@ def _check_operations(envoy: Envoy, steps: list[str]) -> None:
     experts = getattr(config, "_experts_implementation", None)
     missing = _missing_operation(type(envoy._module).forward, tuple(steps), attn, experts)
     if missing is not None:
-        raise Missing(missing)
+        raise NotFormed(missing)
 
 
 @cache

@@ -17,7 +17,7 @@ from nnsight.intervention.interleaver import Mediator
 
 from .axes import Axes
 from .layouts import LAYOUTS, Layout, fit
-from .location import Location, Missing
+from .location import Location, Missing, NotFormed
 
 if TYPE_CHECKING:
     from .hosts import Host
@@ -93,18 +93,19 @@ class StandardValue(eproperty):
         attn = host._attn_implementation
         if self.eager and attn != "eager":
             return (
-                f"{self.name} needs attn_implementation='eager': under {attn!r} this forward does not run "
-                f"{self.location.steps[-1]}."
+                f"{self.name} needs attn_implementation='eager': under {attn!r} the forward of "
+                f"{type(host._module).__name__} goes another way, on which it is not formed."
             )
         try:
             if self.requires is not None:
                 Location.parse(f"{self.requires}.output").check(host)
             self.location.check(host)
         except Missing as missing:
-            return self._because(host, str(missing))
+            return self._because(host, missing)
         return None
 
-    def _because(self, host: Host, missing: str) -> str:
+    def _because(self, host: Host, lack: Missing) -> str:
+        missing, native = str(lack), type(host._module).__name__
         if "attention_interface" in missing or any(
             step.startswith("attention_interface") for step in self.location.steps[:-1]
         ):
@@ -112,9 +113,11 @@ class StandardValue(eproperty):
             if attn != "eager" and missing != self.location.steps[1]:
                 return (
                     f"{self.name} needs attn_implementation='eager': under {attn!r} the attention is one fused kernel "
-                    f"that never forms it ({missing} is no operation of its source)."
+                    "that never forms it."
                 )
-        where = f"{type(host._module).__name__} has no {missing}"
+        if isinstance(lack, NotFormed):
+            return f"{self.absent}." if self.absent else f"{self.name} is not formed by the forward of {native} here."
+        where = f"{native} has no {missing}"
         return f"{self.absent}: {where}." if self.absent else f"{self.name} is not available here: {where}."
 
     def __get__(self, obj: Host | None, owner: Any = None) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from probe.checkpoints import load, resolve
 from probe.checkpoints.images import test_image as make_image
 from probe.standard import StandardizedTransformer, UnavailableValue
 from probe.standard.location import Location
@@ -251,3 +253,13 @@ def test_a_location_survives_parsing_and_says_where_it_is(text: str, words: str)
     location = Location.parse(text)
     assert str(location) == text
     assert location.words() == words
+
+
+@pytest.mark.parametrize("name", ["llama/tiny", "falcon/tiny", "llama4_text/tiny-interleaved", "jetmoe/tiny"])
+def test_no_refusal_names_an_operation(name: str) -> None:
+    """A reader needs words about the model: an operation's name is one of the tracer's."""
+    family, _, checkpoint = name.partition("/")
+    model = StandardizedTransformer(load(resolve(checkpoint, family), attn="sdpa"))
+    reasons = [host.refusal(value) for _, _, host in model.hosts() for value in host.standard_values().values()]
+    said = {reason for reason in reasons if reason}
+    assert said and not [reason for reason in said if re.search(r"[a-z]_\d+\b", reason)]
