@@ -18,6 +18,7 @@ from .extra import SHORT, attentions, token_ids
 from .generation import generation_facts
 from .recurrence_code import recurrence_facts
 from .scores import fits, seen
+from .wiring import hyper_connections
 
 PADDING = 5
 """Positions of padding before the shorter of two prompts."""
@@ -27,7 +28,7 @@ def facts(run: Run) -> list[Fact]:
     """The measured facts of one run: parameters, kernels compared, the cache, the scale of scores, hidden states. What
     raises is told as a fact of its own.
     """
-    found = [parameters(run)]
+    found = [parameters(run), *stream_width(run)]
     for label, measure in (
         ("kernels", kernels),
         ("cache", cache_facts),
@@ -58,6 +59,30 @@ def parameters(run: Run) -> Fact:
     count = sum(parameter.numel() for parameter in run.model._module.parameters())
     statement = f"The checkpoint has {count:,} parameters, tied ones counted once."
     return Fact(name="parameters", label="Parameters", value=count, statement=statement)
+
+
+def stream_width(run: Run) -> list[Fact]:
+    """How wide what blocks pass on is, where that is not the hidden size: several streams side by side, or blocks that
+    work in another width than the embeddings.
+    """
+    leaving, hidden = run.text.get(0, "", "layer_output"), run.model.hidden_size
+    if leaving is None or leaving.shape[-1] == hidden:
+        return []
+    width = leaving.shape[-1]
+    wide = f"What blocks pass on is {width} wide"
+    streams = hyper_connections(run).measured.get("streams")
+    if isinstance(streams, int) and streams * hidden == width:
+        said = f"{wide}: {streams} streams side by side, each as wide as `hidden_size`, {hidden}"
+    else:
+        said = wide
+        for what, value in (
+            ("token embeddings are", "token_embeddings"),
+            ("what the head reads is", "final_norm_output"),
+        ):
+            read = run.root(value)
+            if read is not None and read.shape[-1] != width:
+                said += f"; {what} {read.shape[-1]} wide"
+    return [Fact(name="stream_width", label="Width of the stream", value=width, statement=f"{said}.")]
 
 
 def kernels(run: Run) -> list[Fact]:

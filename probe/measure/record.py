@@ -107,7 +107,7 @@ def _record(
         ),
         provenance=provenance(model),
         evidence=behind,
-        sizes=configs.sizes(model),
+        sizes=configs.sizes(model) | _stream_width(rows),
         block_sizes=_differing(model),
         config=configs.text_rows(model),
         vision_config=configs.vision_rows(model) if vision is not None else None,
@@ -126,6 +126,12 @@ def _record(
         vision=vision,
         images=images,
     )
+
+
+def _stream_width(rows: list[Any]) -> dict[str, int]:
+    """The width that the rows' shapes show of the stream, where it has a name of its own."""
+    widths = [row.shape[-1] for row in rows if row.shape and values.STREAM_WIDTH in row.dims]
+    return {values.STREAM_WIDTH: widths[0]} if widths else {}
 
 
 def _differing(model: StandardizedTransformer) -> dict[str, list[int | None]]:

@@ -18,6 +18,9 @@ from .held import held
 from .rounding import one_digit
 from .trace import Key, Readings, declared
 
+STREAM_WIDTH = "stream_width"
+"""Width of what blocks pass on, where that is not the hidden size."""
+
 NOT_EDITED = "derived from the run and read-only"
 
 
@@ -88,7 +91,7 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
         module=module,
         name=name,
         layout=value.layout.name,
-        dims=list(value.layout.dims),
+        dims=_dims(value, shape, model.hidden_size),
         description=value.description or "",
         location=None if isinstance(value, Unserved) else str(value.location),
         read_at=value.words,
@@ -102,6 +105,14 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
         edit=edit,
         why=_why(group, measured),
     )
+
+
+def _dims(value: StandardValue, shape: list[int] | None, hidden_size: int) -> list[str]:
+    """The layout's axes; the last one of a stream that is not as wide as the hidden size has a name of its own."""
+    dims = list(value.layout.dims)
+    if shape is not None and len(shape) == len(dims) and dims[-1:] == ["hidden_size"] and shape[-1] != hidden_size:
+        dims[-1] = STREAM_WIDTH
+    return dims
 
 
 def _plain(model: StandardizedTransformer, group: _Group, measured: Measured, shape: list[int] | None) -> HfPath:

@@ -135,7 +135,9 @@ class StandardizedTransformer(TransformersModel, Host):
 
     @property
     def hidden_size(self) -> int:
-        """Width of the residual stream; of the token embedding where the text config names none."""
+        """The text config's hidden size, or the token embedding's width where it names none; what blocks pass on is as
+        wide but for a few families.
+        """
         found = getattr(self.text_config, "hidden_size", None)
         return int(self._module.get_input_embeddings().weight.shape[-1] if found is None else found)
 

@@ -13,11 +13,8 @@ from ..run import Run
 
 def root_checks(run: Run) -> Iterator[Check]:
     """Checks over the whole model: what it was called with, the embedding, the way into the blocks, the readout."""
-    del run
     yield Check("call", "input_ids and attention_mask == what was passed", root=_call)
-    yield Check(
-        "embedding", "c * embed_tokens.weight[input_ids] == token_embeddings where no image token", root=_embedding
-    )
+    yield Check("embedding", f"c * embed_tokens.weight[input_ids] == token_embeddings{beside(run)}", root=_embedding)
     yield Check("stream into the first block", root_forms=_first_stream)
     yield Check("final norm", root_forms=_final_norm)
     yield Check("head", root_forms=_head)
@@ -39,6 +36,11 @@ def text_positions(run: Run) -> torch.Tensor:
     """Which positions hold no image token: ``[batch, seq]``."""
     mask = run.root("image_token_mask", "model.vision")
     return torch.ones_like(run.inputs["input_ids"], dtype=torch.bool) if mask is None else ~mask
+
+
+def beside(run: Run) -> str:
+    """What an equation over the tokens leaves out, in words: the image's, where the prompt has any."""
+    return "" if bool(text_positions(run).all()) else " where no image token"
 
 
 def embedding_scale(run: Run) -> float:
@@ -72,18 +74,18 @@ def _first_stream(run: Run) -> Iterator[Form]:
     target = entering[where]
     sums = [("token_embeddings", read), *_with_positions(run, read, entering)]
     for written, made in sums:
-        yield Form(f"{written} == layers[0].layer_input where no image token", (made[where], target))
+        yield Form(f"{written} == layers[0].layer_input{beside(run)}", (made[where], target))
     factor = float((read * entering).sum() / read.square().sum())
-    yield Form("c * token_embeddings == layers[0].layer_input where no image token", (factor * read[where], target))
+    yield Form(f"c * token_embeddings == layers[0].layer_input{beside(run)}", (factor * read[where], target))
     for name, norm in _norms_beside(run):
         for written, made in sums:
             normed = call_module(run, norm, made)
-            yield Form(f"{name}({written}) == layers[0].layer_input", (normed[where], target))
+            yield Form(f"{name}({written}) == layers[0].layer_input{beside(run)}", (normed[where], target))
     width = read.shape[-1]
     for written, made in sums:
         scale = made.square().mean(-1, keepdim=True).add(1e-6).rsqrt()
         if width > 1:
-            yield Form(f"{written} / its rms == layers[0].layer_input", ((made * scale)[where], target))
+            yield Form(f"{written} / its rms == layers[0].layer_input{beside(run)}", ((made * scale)[where], target))
 
 
 def _with_positions(run: Run, read: torch.Tensor, entering: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
