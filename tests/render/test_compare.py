@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from itertools import combinations
 
-from probe.render.catalog import read
+from probe.render.catalog import Stored, read
 from probe.render.compare.column import Column, Drawn, Group, Row, ShapeColumn, column, named
 from probe.render.compare.pages import address, pairs
 from probe.render.compare.table import diagram, facts
+from probe.render.text import some_blocks
+from probe.store import records_dir
 from tests.render.conftest import ROOT, Site
+
+FAMILY = read(records_dir())["jamba"]
 
 
 def made(*drawn: tuple[str, ...], rows: list[Row] | None = None, title: str = "T", checkpoint: str = "c") -> Column:
@@ -109,3 +114,23 @@ def test_every_pair_has_a_page(site: Site) -> None:
     pages = [path for path in (site.directory / "compare").iterdir() if path.is_dir()]
     assert {f"compare/{path.name}/" for path in pages} == {address(pair) for pair in found}
     assert all("compare-table" in (path / "index.html").read_text() for path in pages)
+
+
+def _row(stored: Stored, key: str) -> str:
+    [found] = [row for group in column(FAMILY, stored).groups for row in group.rows if row.key == key]
+    return re.sub(r"<(?!br)[^>]+>", "", found.html)
+
+
+def test_a_value_on_two_classes_of_blocks_is_told_for_all_of_them() -> None:
+    """Jamba's blocks are of two classes: places that are alike stand together, others on a line each."""
+    record = FAMILY.stored["tiny"].record
+    key, name = "layers[i].layer_output", "layer_output"
+    mine = [value for value in record.values if value.name == name]
+    assert len({value.module for value in mine}) == 2 and mine[0].hf
+    assert _row(FAMILY.stored["tiny"], key) == "block out"
+    moved = mine[1].model_copy(update={"hf": mine[0].hf.model_copy(update={"side": "in"})})
+    lacking = mine[1].model_copy(update={"blocks": [], "location": None, "reason": "Not here."})
+    for row, told in ((moved, "block out {0}<br>block in {1}"), (lacking, "block out {0}")):
+        changed = record.model_copy(update={"values": [row if value is mine[1] else value for value in record.values]})
+        where = [some_blocks(value.blocks, len(record.blocks)) for value in mine]
+        assert _row(replace(FAMILY.stored["tiny"], record=changed), key) == told.format(*where)

@@ -16,6 +16,7 @@ from probe.render.figures import equation
 from probe.render.know.subject import Subject
 from probe.render.naming import in_block
 from probe.render.other_names import by_tool
+from probe.render.places import is_served
 from probe.render.standing import KIND_WORDS, Standing, error_text
 from probe.render.text import figure, parameters, row_id, some_blocks, words
 from probe.schema import Record, Shape, Value, Vision
@@ -208,28 +209,34 @@ def _facts(record: Record) -> Iterator[Row]:
 
 
 def _values(record: Record, page: str) -> Iterator[Row]:
-    """Each value once, with its native place below the block and what it takes to have it."""
-    seen: dict[str, Row] = {}
+    """Each value once, with its native places below the block, a line each, and what it takes to have it."""
+    found: dict[str, list[Value]] = {}
     for value in record.values:
         key = f"{value.host.removeprefix('model.')}.{value.name}" if value.host != "model" else value.name
-        row = _value(value, key, record, page)
-        if key not in seen or (row.has and not seen[key].has):
-            seen[key] = row
-    yield from seen.values()
+        found.setdefault(key, []).append(value)
+    for key, rows in found.items():
+        have = list(filter(is_served, rows))
+        if have:
+            yield Row(key=key, html=Markup("<br>").join(_places(have, record, page)))
+        else:
+            yield Row(key=key, html=escape(rows[0].reason or rows[0].why or "not on this checkpoint"), has=False)
 
 
-def _value(value: Value, key: str, record: Record, page: str) -> Row:
-    served = value.blocks != [] and not (value.reads is False and value.location is None)
-    if not served:
-        return Row(key=key, html=escape(value.reason or value.why or "not on this checkpoint"), has=False)
-    place = " ".join(in_block(value.hf) or ("no single place",))
-    link = f"{ROOT}{page}#{row_id(value, record.values)}"
-    text = Markup('<a href="{}"><code>{}</code></a>').format(link, place)
-    notes = [f"needs {value.needs}" if value.needs else "", "" if value.edits is not False else "read-only"]
-    if value.blocks is not None and len(value.blocks) < len(record.blocks):
-        notes.insert(0, some_blocks(value.blocks, len(record.blocks)))
-    said = ", ".join(filter(None, notes))
-    return Row(key=key, html=text + (Markup(" <small>{}</small>").format(said) if said else ""))
+def _places(rows: Sequence[Value], record: Record, page: str) -> Iterator[Markup]:
+    """Where rows of one value are, with their blocks; those that differ in their blocks' class only stand together."""
+    alike: dict[tuple[str, ...], list[Value]] = {}
+    for value in rows:
+        place = " ".join(in_block(value.hf) or ("no single place",))
+        notes = [f"needs {value.needs}" if value.needs else "", "" if value.edits is not False else "read-only"]
+        alike.setdefault((place, *notes), []).append(value)
+    for (place, *notes), mine in alike.items():
+        link = f"{ROOT}{page}#{row_id(mine[0], record.values)}"
+        blocks = sorted(block for value in mine for block in value.blocks or ())
+        if mine[0].blocks is not None and len(blocks) < len(record.blocks):
+            notes = [some_blocks(blocks, len(record.blocks)), *notes]
+        said = ", ".join(filter(None, notes))
+        text = Markup('<a href="{}"><code>{}</code></a>').format(link, place)
+        yield text + (Markup(" <small>{}</small>").format(said) if said else "")
 
 
 def named(columns: Sequence[Column]) -> list[str]:
