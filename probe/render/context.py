@@ -186,9 +186,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Host:
+    """A table of values. ``where``: the blocks that have all of them, where others have none."""
+
     host: str
     id: str
     module: str
+    where: str
     rows: list[Row]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from markupsafe import Markup, escape
 
@@ -38,7 +39,15 @@ def tables(standing: Standing, vision: bool) -> list[Host]:
     for value in part.values:
         made = row(value, subject, part.shapes, part.blocks, vision)
         hosts.setdefault((value.host, value.module), []).append(made)
-    return [Host(host, "h-" + anchor(host, module)[2:], module, rows) for (host, module), rows in hosts.items()]
+    return [_host(host, module, rows) for (host, module), rows in hosts.items()]
+
+
+def _host(host: str, module: str, rows: list[Row]) -> Host:
+    """A host's table. Blocks that all of its values are on, and on some blocks only, are told once."""
+    served = {row.where for row in rows if row.state != "never"}
+    where = served.pop() if len(served) == 1 else ""
+    told = [replace(row, where="") if where and row.where == where else row for row in rows]
+    return Host(host, "h-" + anchor(host, module)[2:], module, where, told)
 
 
 def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequence[int], vision: bool) -> Row:

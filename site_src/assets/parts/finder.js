@@ -174,7 +174,7 @@ class Finder {
 
   further(left) {
     const item = element("li")
-    const button = element("button", "more", `Show ${Math.min(MORE, left)} more of ${left}`)
+    const button = element("button", "more", left > MORE ? `Show ${MORE} more of ${left}` : `Show ${left} more`)
     button.type = "button"
     button.addEventListener("click", () => {
       const before = this.hits.querySelectorAll("a").length
