@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from . import (
     attention,
+    beside,
     frequencies,
     halves,
     heads,
     latent,
+    looping,
     mixers,
     mlps,
     norms,
@@ -30,6 +32,8 @@ from .base import Quirk
 
 QUIRKS: tuple[Quirk, ...] = (
     *wiring.QUIRKS,
+    *looping.QUIRKS,
+    *beside.QUIRKS,
     *residual.QUIRKS,
     *mixers.QUIRKS,
     *sizes.QUIRKS,

@@ -69,6 +69,9 @@ FOLLOWS = {
     "shared-expert": "Setting the routed experts to zero does not empty the mixture.",
     "sliding-window": "What lies further back reaches the query only by way of positions between.",
     "sparse-attention": "An edit before it can change which keys are seen at all.",
+    "handed-state": "So a stream that is patched at a block does not bring all that earlier blocks did to it.",
+    "shared-indices": "An edit there reaches this block beside the stream.",
+    "looped-blocks": "A hook that counts its calls tells the passes apart.",
     "mixture-of-experts": "An edit of one expert's weights moves only the tokens that it is chosen for.",
 }
 """What follows from a quirk, where its statement does not say so."""

@@ -1,0 +1,167 @@
+"""What blocks hand to one another beside the stream: a forward in which each block in turn takes noise and every other
+one the plain stream.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..measure.run import Run
+from .answers import tolerance
+from .extra import LENGTH, SHORT, attentions, forward, moved, noisy, once, projections, token_ids
+from .rows import Change, Rows, hooks, removed
+from .tap import Tap
+from .traced import MASKED
+
+Pair = tuple[int, int]
+"""The block that took noise, and another one that took none."""
+
+
+@dataclass
+class Handed:
+    """What followed, in each block, from noise in the stream that another one takes.
+
+    Attributes:
+        moves: by pair, the largest change of what the second block gives, relative to its size; only where it is more
+            than rounding.
+        support: the pairs where what a query of the second block may attend to changed.
+        ways: by pair, the arguments of the second block that changed, apart from its stream.
+        own: the blocks where noise in their own stream changed what a query may attend to.
+    """
+
+    moves: dict[Pair, float] = field(default_factory=dict)
+    support: set[Pair] = field(default_factory=set)
+    ways: dict[Pair, set[str]] = field(default_factory=dict)
+    own: set[int] = field(default_factory=set)
+
+
+@once
+def handed(run: Run) -> Handed:
+    """One forward with a row for each block, in which that block takes noise on top of row 0's stream and every other
+    one takes row 0's stream as it is. Where a last row without noise differs from row 0, as rows do that an expert's
+    room is shared among, there is a forward for each block instead.
+    """
+    total = len(run.text)
+    rows = Rows(total + 2)
+    given: dict[Any, torch.Tensor] = {}
+    found = Handed()
+    ids = token_ids(run, _length(run), rows.total)
+    entering, leaving = [], []
+    for index, envoy in enumerate(run.text.envoys):
+        entering += [(envoy._module, rows.align), (envoy._module, rows.change(index + 1, noisy))]
+        leaving.append((envoy._module, rows.keep(given, index)))
+    tap = _tap(run)
+    with ExitStack() as stack:
+        stack.enter_context(hooks(entering, leaving))
+        for index, envoy in enumerate(run.text.envoys):
+            look = partial(_look, found.ways, rows, index)
+            stack.enter_context(removed(envoy._module.register_forward_pre_hook(look, with_kwargs=True)))
+        stack.enter_context(tap)
+        forward(run, ids)
+    if any(moved(out, total + 1) > tolerance(run) for out in given.values()):
+        return _one_by_one(run)
+    for source in range(total):
+        outputs = {index: (out[source + 1], out[0]) for index, out in given.items()}
+        visible = {index: (t.softmax[source + 1], t.softmax[0]) for index, t in _seen(tap)}
+        _compare(found, run, source, outputs, visible)
+    return found
+
+
+def _one_by_one(run: Run) -> Handed:
+    """The same with one row a forward: every block takes the stream that it took in a first one."""
+    ids = token_ids(run, _length(run))
+    taken: dict[int, torch.Tensor] = {}
+
+    def taking(index: int, source: int | None) -> Change:
+        def change(stream: torch.Tensor) -> torch.Tensor:
+            held = taken.setdefault(index, stream.detach().clone())
+            return noisy(held) if index == source else held
+
+        return change
+
+    def run_once(source: int | None) -> tuple[dict[int, torch.Tensor], Tap]:
+        given: dict[Any, torch.Tensor] = {}
+        blocks = [(index, envoy._module) for index, envoy in enumerate(run.text.envoys)]
+        tap = _tap(run)
+        entering = [(module, taking(index, source)) for index, module in blocks]
+        with hooks(entering, [(module, Rows(1).keep(given, index)) for index, module in blocks]), tap:
+            forward(run, ids)
+        return given, tap
+
+    plain, tap = run_once(None)
+    before = dict(_seen(tap))
+    found = Handed()
+    for source in range(len(run.text)):
+        given, after = run_once(source)
+        outputs = {index: (out[0], plain[index][0]) for index, out in given.items()}
+        visible = {index: (tapped.softmax[0], before[index].softmax[0]) for index, tapped in _seen(after)}
+        _compare(found, run, source, outputs, visible)
+    return found
+
+
+Two = tuple[torch.Tensor, torch.Tensor]
+
+
+def _compare(found: Handed, run: Run, source: int, outputs: dict[int, Two], visible: dict[int, Two]) -> None:
+    """Enters what noise in one block's stream did, from what each block gave and saw with it and without."""
+    for index, (noised, plain) in outputs.items():
+        change = moved(torch.stack([plain, noised]), 1)
+        if index != source and change > tolerance(run):
+            found.moves[source, index] = change
+    for index, (noised, plain) in visible.items():
+        if not torch.equal(noised, plain):
+            found.own.add(index) if index == source else found.support.add((source, index))
+
+
+def _tap(run: Run) -> Tap:
+    return Tap(attentions(run), softmax=lambda scores, _: scores > MASKED)
+
+
+def _seen(tap: Tap) -> Iterator[tuple[int, Any]]:
+    """The blocks whose softmax was heard, and what was."""
+    return ((index, tapped) for index, tapped in enumerate(tap.blocks) if tapped.softmax is not None)
+
+
+def _length(run: Run) -> int:
+    """Positions of the prompt: more than a top-k of an attention takes, where there is one."""
+    return LENGTH if any(tapped.chosen for tapped in projections(run).taps) else SHORT
+
+
+def _look(
+    ways: dict[Pair, set[str]],
+    rows: Rows,
+    index: int,
+    block: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    """Enters the arguments of a block, apart from its stream, that differ in a row whose noise another block took."""
+    bound = inspect.signature(type(block).forward).bind_partial(block, *args, **kwargs).arguments
+    named = {**bound, **bound.pop("kwargs", {})}
+    stream = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+    for name, value in named.items():
+        for tensor in _tensors(value):
+            if tensor is stream or tensor.ndim < 2 or tensor.shape[rows.axis(tensor)] % rows.total:
+                continue
+            first = rows.part(tensor, 0)
+            for source in range(rows.total - 2):
+                if source != index and not torch.equal(rows.part(tensor, source + 1), first):
+                    ways.setdefault((source, index), set()).add(name)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in an argument, also in lists, tuples and mappings."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
