@@ -83,7 +83,7 @@ def test_a_plain_block_adds_what_its_modules_return() -> None:
     page = committed("llama", "tiny")
     text = plain(page, "know-adding")
     assert "add it to layer_output" in text and "model.layers.{i}.self_attn (element 0)" in text
-    assert "is one term more of the block's sum" in text and "moved by the edit" in text
+    assert "is one term more of the block's sum" in text and "moved by that noise to within" in text
     assert "plus all contributions" in plain(page, "know-consequences")
     assert plain(page, "know-blocks").startswith("None: all")
 
@@ -168,19 +168,19 @@ def test_a_stream_that_changes_between_blocks_is_not_called_exact() -> None:
         update={
             "name": "unkept_stream_between_blocks",
             "value": 0.2,
-            "statement": "The usual `a == b` does not hold on 2 blocks: the two sides differ by 0.2 on blocks [0, 1].",
+            "statement": "The usual `a == b` does not hold on 2 blocks: the two sides differ by 0.2 on blocks [1, 2].",
         }
     )
     page = changed(page, identities=identities, facts=[*page.record.facts, fact])
     text = plain(page, "know-adding")
     assert "changed on its way" in text and "by exactly" not in text
     assert "plus all contributions" not in plain(page, "know-consequences")
-    assert "on blocks 0–1." in plain(page, "know-unkept")
+    assert "on blocks 1–2." in plain(page, "know-unkept")
 
 
 def test_what_needs_another_load_is_told_with_the_reason() -> None:
     text = plain(committed("llama", "tiny"), "know-loading")
-    assert "Under the default sdpa attention_scores and attention_probabilities cannot be read" in text
+    assert "Under the default sdpa, attention_scores and attention_probabilities cannot be read: the" in text
     assert "attn_implementation='eager'" in text and "differ by at most" in text
     page = committed("llama", "tiny")
     values = [v.model_copy(update={"needs": None, "reason": None}) for v in page.record.values]
@@ -232,3 +232,80 @@ def test_blocks_of_no_one_step_are_given_by_their_ends() -> None:
     assert subject.briefly(range(3, 52, 4)) == "blocks 3, 7, … 51 (every 4th)"
     uneven = [*range(0, 18, 2), *range(19, 34, 2), *range(36, 51, 3)]
     assert subject.briefly(uneven) == f"{len(uneven)} of 52 blocks: the first is 0, the last 48"
+
+
+def test_what_bites_first_comes_first() -> None:
+    ids = [topic.id for topic in what_to_know(committed("llama", "tiny"))]
+    assert ids[:5] == ["know-adding", "know-consequences", "know-loading", "know-blocks", "know-lens"]
+
+
+def test_a_contribution_made_beside_another_does_not_see_it() -> None:
+    text = plain(committed("falcon_h1", "tiny"), "know-consequences")
+    assert "Within a block mlp_output is computed from" in text
+    assert "with linear_attn.attention_output and self_attn.attention_output already in it" in text
+    assert "Nothing scales or norms the stream itself between its adds" in text
+
+
+def test_behind_a_norm_of_the_stream_each_contribution_is_told_as_its_own_edit_went() -> None:
+    text = plain(committed("minimax", "tiny"), "know-adding")
+    assert "mlp_output is what model.layers.{i}.mlp returns: only the add comes after" in text
+    assert re.search(r"attention_output on blocks 1, 3 are what [^:]*: the add comes after, and then a norm", text)
+    assert "In the run noise was added to mlp_output," in text
+
+
+def test_the_blocks_between_which_the_stream_changes_are_told() -> None:
+    record = committed("dory", "tiny").record
+    assert "but not on blocks 1, 3: what enters blocks 2, 4 is another stream" in plain(
+        Standing(record, None), "know-adding"
+    )
+    built = record.model_copy(update={"checkpoint": record.checkpoint.model_copy(update={"kind": "config"})})
+    assert "is not on every block what enters the next" in plain(Standing(built, record), "know-adding")
+
+
+@pytest.mark.parametrize(
+    ("family", "index"),
+    [("deepseek_v4", "of which [:, :, k] is lane k"), ("gemma3n_text", "[:, :, k] of its tensor.permute")],
+)
+def test_which_axis_of_a_blocks_output_the_lanes_are_is_told(family: str, index: str) -> None:
+    text = plain(committed(family, "tiny"), "know-adding")
+    assert index in text and "what leaves a block is exactly what enters the next" in text
+
+
+def test_a_block_that_leaves_out_what_entered_it_is_told() -> None:
+    assert "On blocks 0, 3, … 9 (every 3rd) the stream starts anew" in plain(
+        committed("inkling2_loop_text", "tiny"), "know-consequences"
+    )
+
+
+def test_a_stream_that_is_multiplied_anywhere_in_the_sum_is_told() -> None:
+    assert "the stream itself is multiplied" in plain(committed("zaya", "tiny"), "know-consequences")
+    for family in ("granite", "llama", "gemma4_text"):
+        assert "the stream itself is multiplied" not in plain(committed(family, "tiny"), "know-consequences")
+
+
+def test_modules_that_all_kinds_of_blocks_share_are_told_once() -> None:
+    text = plain(committed("gemma3_text", "tiny"), "know-blocks")
+    assert text.count("Gemma3Attention") == 1 and "all made of" in text
+    assert "per_layer_output of the block itself" in plain(committed("gemma4_text", "tiny"), "know-blocks")
+    assert plain(committed("kimi_k2", "tiny"), "know-blocks").count("made of") == 2
+
+
+def test_two_rows_of_one_name_are_told_once() -> None:
+    text = plain(committed("beam", "tiny"), "know-adding")
+    assert "mlp_output and mlp_output" not in text and "attention_output and mlp_output are multiplied" in text
+
+
+def test_a_number_of_the_twins_size_is_the_twins() -> None:
+    assert "On the twin, whose queries are 20 wide, scores are" in plain(
+        committed("kimi_k2", "moonshotai--Kimi-K2.5"), "know-machinery"
+    )
+    assert "On the twin" not in plain(committed("kimi_k2", "tiny"), "know-machinery")
+
+
+def test_a_mixer_beside_an_attention_is_not_said_to_stand_for_it() -> None:
+    assert "an attention runs on them too" in plain(committed("falcon_h1", "tiny"), "know-machinery")
+    assert "and not by attention" in plain(committed("mamba2", "tiny"), "know-machinery")
+
+
+def test_equations_of_a_page_without_images_do_not_mention_them() -> None:
+    assert "image" not in plain(committed("zaya", "tiny"), "know-unkept")

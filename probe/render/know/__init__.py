@@ -23,9 +23,9 @@ from probe.render.standing import Standing
 CONCERNS = (
     ("adding", "Where a vector is added", False, adding),
     ("consequences", "Ablation, steering, attribution", False, consequences),
-    ("lens", "The lens at the last block", False, lens),
-    ("blocks", "Which blocks differ", True, differing),
     ("loading", "Under the default load", True, loading),
+    ("blocks", "Which blocks differ", True, differing),
+    ("lens", "The lens at the last block", False, lens),
     ("entrance", "Embeddings and positions", True, entrance),
     ("machinery", "Of this family", True, machinery),
     ("unkept", "Usual equations that it does not keep", True, unkept),

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
+from probe.render.know.subject import BLOCK, Subject, code, each_once, listing, say, within
 from probe.render.know.terms import Term, terms
+from probe.render.know.unkept import broken_on
 from probe.render.text import figure, prose
+from probe.schema import Fact, Value
 
 BETWEEN = "stream between blocks"
 ADDS = {"scaled-residual-adds", "hyper-connections"}
@@ -28,25 +30,54 @@ def _stream(subject: Subject) -> list[Markup]:
     output = subject.value(BLOCK, "layer_output")
     if output is None:
         return [say("No row gives the stream that leaves a block, so nothing here says where a vector goes in.")]
-    link = subject.link(output)
-    if lanes := subject.quirks.get("hyper-connections"):
-        return [say("{lanes} A vector goes into one lane of {out}.", lanes=prose(lanes.statement or ""), out=link)]
-    first = ", its first element" if "tuple-blocks" in subject.quirks else ""
-    path = output.hf.path if output.hf else ""
-    returned = say(" (what {path} returns{first})", path=code(path), first=first) if path else ""
+    link, returned = subject.link(output), _returned(subject, output)
+    lanes = subject.quirks.get("hyper-connections")
+    said = [prose(lanes.statement or "")] if lanes else []
+    aim = (
+        say("one lane to move by exactly a vector, add it to that lane of")
+        if lanes
+        else say("the stream to move by exactly a vector, add it to")
+    )
     for identity in subject.identities(BETWEEN):
-        text = (
-            "For the stream to move by exactly a vector, add it to {out}{returned}: what leaves a block is {error} "
-            "what enters the next."
-        )
-        return [say(text, out=link, returned=returned, error=within(identity.max_abs_error))]
-    if broken := subject.fact("unkept_stream_between_blocks"):
+        text = "For {aim} {out}{returned}: what leaves a block is {error} what enters the next."
+        return [*said, say(text, aim=aim, out=link, returned=returned, error=within(identity.max_abs_error))]
+    if fact := subject.fact("unkept_stream_between_blocks"):
+        return [*said, _between(subject, fact, say("{aim} {out}{returned}", aim=aim, out=link, returned=returned))]
+    return [*said, say("The stream leaves a block as {out}{returned}.", out=link, returned=returned)]
+
+
+def _returned(subject: Subject, output: Value) -> Markup:
+    """What a hook on the block's module gets, and which axis of it the lanes are, in brackets."""
+    if output.hf is None or not output.hf.path:
+        return Markup("")
+    first = ", its first element" if "tuple-blocks" in subject.quirks else ""
+    view = output.hf.held.view if output.hf.held else None
+    text = " (what {path} returns{first})"
+    if "lanes" in output.dims:
+        text = " (what {path} returns{first}, of which {index} is lane k)"
+        axis = output.dims.index("lanes")
+        if view:
+            text = " (what {path} returns{first}; {index} of its {view} is lane k)"
+        index = code(f"[{':, ' * axis}k]")
+        return say(text, path=code(output.hf.path), first=first, index=index, view=code(view))
+    return say(text, path=code(output.hf.path), first=first)
+
+
+def _between(subject: Subject, fact: Fact, aim: Markup) -> Markup:
+    """That some blocks take in another stream than the block before gave, and where a vector is kept all the same."""
+    entered = broken_on(fact) if subject.run is subject.record else []
+    left = [block - 1 for block in entered if block]
+    if not left or len(left) >= subject.total - 1:
         text = (
             "What leaves a block is not on every block what enters the next: the two differ by up to {n}, so a vector "
-            "added to {out} is changed on its way."
+            "added to a block's output is changed on its way."
         )
-        return [say(text, n=figure(broken.value), out=link)]
-    return [say("The stream leaves a block as {out}{returned}.", out=link, returned=returned)]
+        return say(text, n=figure(fact.value))
+    text = (
+        "For {aim}, but not on {left}: what enters {entered} is another stream than what leaves the block before, by "
+        "up to {n}. Between the other blocks the two are the same."
+    )
+    return say(text, aim=aim, left=subject.where(left), entered=subject.where(entered), n=figure(fact.value))
 
 
 def _places(subject: Subject, found: Sequence[Term]) -> list[Markup]:
@@ -58,17 +89,19 @@ def _places(subject: Subject, found: Sequence[Term]) -> list[Markup]:
         for term in found:
             if term.place == place:
                 alike = place in ("own", "child") or (place == "norm" and bool(term.sublayer.host))
-                groups.setdefault((place,) if alike else (term.value.host, term.giver), []).append(term)
+                key = (place == "own" and _normed_after(subject, term),) if alike else (term.value.host, term.giver)
+                groups.setdefault(key, []).append(term)
         said += [write(subject, mine) for mine in groups.values()]
     return said
 
 
 def _parts(subject: Subject, mine: Sequence[Term]) -> dict[str, object]:
     """What the sentences on places name: the values with their blocks, what gives them, and what is around that."""
-    blocks: dict[Markup, set[int]] = {}
+    blocks: dict[str, set[int]] = {}
     for term in mine:
-        blocks.setdefault(subject.link(term.value), set()).update(term.blocks)
-    names = [say("{link}{where}", link=link, where=_where(subject, found)) for link, found in blocks.items()]
+        blocks.setdefault(subject.link(term.value).striptags(), set()).update(term.blocks)
+    links = each_once(subject.link(term.value) for term in mine)
+    names = [say("{link}{where}", link=link, where=_where(subject, blocks[link.striptags()])) for link in links]
     several = len(names) > 1
     return {
         "names": listing(names),
@@ -84,7 +117,7 @@ def _parts(subject: Subject, mine: Sequence[Term]) -> dict[str, object]:
 
 def _where(subject: Subject, blocks: Iterable[int]) -> str:
     mine = sorted(blocks)
-    return "" if len(mine) == subject.total else f" ({subject.briefly(mine)})"
+    return "" if len(mine) == subject.total else f" on {subject.among(mine)}"
 
 
 def _giver(term: Term) -> Markup:
@@ -102,12 +135,18 @@ def _own(subject: Subject, mine: Sequence[Term]) -> Markup:
         "{names} {are} what {givers} {return_}: only the add comes after, so a vector added there is one term more of "
         "the block's sum."
     )
-    if subject.holds("post-ln", [block for term in mine for block in term.blocks]):
+    if _normed_after(subject, mine[0]):
         text = (
             "{names} {are} what {givers} {return_}: the add comes after, and then a norm on the stream itself, so a "
             "vector added there does not arrive as it is."
         )
     return say(text, **_parts(subject, mine))
+
+
+def _normed_after(subject: Subject, term: Term) -> bool:
+    """Whether a norm of the stream stands between the add and the block's output."""
+    edit = subject.measured(term.value).edit
+    return subject.holds("post-ln", term.blocks) and (edit is None or edit.exact is None)
 
 
 def _norm(subject: Subject, mine: Sequence[Term]) -> Markup:
@@ -178,7 +217,7 @@ def factors_of_terms(subject: Subject, found: Sequence[Term]) -> Markup | None:
         groups = {every: [term for mine in groups.values() for term in mine]}
     clauses = []
     for names, mine in groups.items():
-        links = list(dict.fromkeys(subject.link(term.value) for term in mine))
+        links = each_once(subject.link(term.value) for term in mine)
         verb = "are multiplied" if len(links) > 1 else "is multiplied"
         clauses.append(say("{links} {verb} by {by}", links=listing(links), verb=verb, by=_by(subject, names)))
     return listing(clauses)
@@ -211,11 +250,17 @@ def _moved(subject: Subject, found: Sequence[Term]) -> list[Markup]:
     said = []
     measured = [(term, subject.measured(term.value).edit) for term in found]
     errors = [edit.exact for _, edit in measured if edit and edit.exact is not None]
-    if errors:
-        scaled = "scaled-residual-adds" in subject.quirks or any(shape.factors for shape, _ in subject.shapes())
-        text = "In the run, with the block's later contributions held, `layer_output` moved by the edit{times} {error}."
-        said.append(say(text, times=", times these factors," if scaled else "", error=within(max(errors))))
     missed = [term for term, edit in measured if edit and edit.exact is None]
+    if errors:
+        followed = [term.value for term, edit in measured if edit and edit.exact is not None]
+        scaled = "scaled-residual-adds" in subject.quirks or any(shape.factors for shape, _ in subject.shapes())
+        text = (
+            "In the run noise was added to {which}, with the block's later contributions held: `layer_output` moved by "
+            "that noise{times} {error}."
+        )
+        times = ", times these factors," if scaled else ""
+        which = subject.links(followed) if missed else "each contribution" if len(followed) > 1 else "the contribution"
+        said.append(say(text, which=which, times=times, error=within(max(errors))))
     if missed:
         after = subject.holds("post-ln", [block for term in missed for block in term.blocks])
         why = ": the norm that follows the add takes it up" if after else ""

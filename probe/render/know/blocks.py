@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from probe.render.know.subject import Subject, code, listing, say
 from probe.render.text import figure, plural, words
-from probe.schema import Shape
+from probe.schema import Shape, Sublayer
 
 OWN = ("hybrid", "per-block-sizes", "rotary-bases")
 """Quirks that say that blocks differ, whichever blocks they name."""
@@ -19,9 +19,10 @@ Kind = list[tuple[Shape, list[int]]]
 
 def differing(subject: Subject) -> list[Markup]:
     kinds = _kinds(subject)
-    said = [_summary(subject, kinds)]
+    alike = len({_parts(kind) for kind in kinds}) == 1
+    said = [_summary(subject, kinds, alike)]
     if 1 < len(kinds) <= MOST:
-        said += [_kind(subject, kind) for kind in kinds]
+        said += [_kind(subject, kind, alike) for kind in kinds]
     if len(kinds) > 1:
         text = "Blocks of {label} differ among themselves in {what}."
         said += [say(text, label=kind[0][0].label, what=_within(kind)) for kind in kinds if len(kind) > 1]
@@ -67,11 +68,14 @@ def _blocks(kind: Kind) -> list[int]:
     return sorted(block for _, blocks in kind for block in blocks)
 
 
-def _summary(subject: Subject, kinds: list[Kind]) -> Markup:
+def _summary(subject: Subject, kinds: list[Kind], alike: bool) -> Markup:
+    """``alike``: whether the blocks of all kinds are made of the same modules."""
     blocks = plural(subject.total, "block")
     if len(kinds) > 1:
-        more = "" if len(kinds) <= MOST else ", too many to tell one by one: the diagram's slider has them"
-        return say("The {blocks} are of {n} kinds{more}.", blocks=blocks, n=len(kinds), more=more)
+        parts = say(", all made of {parts}", parts=_parts(kinds[0])) if alike else ""
+        more = "" if len(kinds) <= MOST else ". These are too many to tell one by one: the diagram's slider has them"
+        text = "The {blocks} are of {n} kinds{parts}{more}."
+        return say(text, blocks=blocks, n=len(kinds), parts=parts, more=more)
     if len(kinds[0]) > 1:
         text = "All {blocks} have the same modules and norms; they differ in {what}."
         return say(text, blocks=blocks, what=_within(kinds[0]))
@@ -81,18 +85,25 @@ def _summary(subject: Subject, kinds: list[Kind]) -> Markup:
     return say(text, blocks=blocks, label=kinds[0][0][0].label)
 
 
-def _kind(subject: Subject, kind: Kind) -> Markup:
+def _kind(subject: Subject, kind: Kind, alike: bool) -> Markup:
     shape = kind[0][0]
-    parts = listing([_part(sub.host, sub.module) for sub in shape.sublayers])
+    parts = "" if alike else say(", made of {parts}", parts=_parts(kind))
     where = subject.where(_blocks(kind))
     sizes = {k: v for k, v in shape.sizes.items() if _size_differs(subject, k)} if len(kind) == 1 else {}
     tail = say("; {sizes}", sizes=listing([f"{words(k)} {figure(v)}" for k, v in sizes.items()])) if sizes else ""
-    text = "{where}: {label}, made of {parts}{tail}."
+    text = "{where}: {label}{parts}{tail}."
     return say(text, where=where[:1].upper() + where[1:], label=shape.label, parts=parts, tail=tail)
 
 
-def _part(host: str, module: str) -> Markup:
-    return say("{host} ({module})", host=code(host), module=code(module)) if host else code(module)
+def _parts(kind: Kind) -> Markup:
+    """The modules that contribute, and what a block adds of its own."""
+    return listing([_part(sub) for sub in kind[0][0].sublayers])
+
+
+def _part(sub: Sublayer) -> Markup:
+    if not sub.host:
+        return say("{value} of the block itself", value=code(sub.contribution))
+    return say("{host} ({module})", host=code(sub.host), module=code(sub.module))
 
 
 def _size_differs(subject: Subject, name: str) -> bool:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from itertools import pairwise
 
 from markupsafe import Markup
 
 from probe.render.know.adding import BETWEEN, factors_of_sums, factors_of_terms
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
 from probe.render.know.terms import Term, host_of, terms
+from probe.schema import Shape
 
 NAME = re.compile(r"[\w.\[\]]+")
+STREAM = "layers[i].input"
+"""What enters a block, in the record's sums."""
 
 
 def consequences(subject: Subject) -> list[Markup]:
     found = terms(subject)
     return [
         *_sum(subject),
+        *_restarted(subject),
         *_normed(subject, found),
         *_holding_the_stream(subject),
         *_gated(subject),
@@ -47,7 +53,24 @@ def _sum(subject: Subject) -> list[Markup]:
 def _plain(expression: str) -> list[str]:
     """The terms of a sum that begins with the stream and has names only; empty for any other expression."""
     parts = expression.partition(" == ")[0].split(" + ")
-    return parts if parts[0] == "layers[i].input" and all(NAME.fullmatch(part) for part in parts) else []
+    return parts if parts[0] == STREAM and all(NAME.fullmatch(part) for part in parts) else []
+
+
+def _restarted(subject: Subject) -> list[Markup]:
+    """Blocks whose output has what entered them in no term of its own."""
+    mine = [
+        block
+        for shape, blocks in subject.shapes()
+        if STREAM not in shape.identity and shape.identity.endswith("== layer_output")
+        for block in blocks
+    ]
+    if not mine:
+        return []
+    text = (
+        "On {where} the stream starts anew: what leaves the block is the sum of its own contributions without what "
+        "entered it, so that a vector added before it does not pass straight through."
+    )
+    return [say(text, where=subject.among(mine))]
 
 
 def _normed(subject: Subject, found: list[Term]) -> list[Markup]:
@@ -57,7 +80,7 @@ def _normed(subject: Subject, found: list[Term]) -> list[Markup]:
     names = subject.links([term.value for term in mine])
     modules = listing(list(dict.fromkeys(code(term.module or term.sublayer.host) for term in mine)))
     text = (
-        "Making the return of {modules} larger or smaller does little, since the norm after it sets the size: steer "
+        "Making the return of {modules} larger or smaller does little, since a norm after it sets the size: steer "
         "and ablate at {names}. The share of one head, neuron or expert in them goes through that norm as well."
     )
     return [say(text, modules=modules, names=names)]
@@ -93,19 +116,37 @@ def _answered(subject: Subject, found: list[Term]) -> list[Markup]:
     later: dict[Markup, None] = {}
     links = {(term.value.host, term.value.name): subject.link(term.value) for term in found}
     for shape, _ in subject.shapes():
-        own = [links.get((host_of(sub), sub.contribution)) for sub in shape.sublayers]
-        mine = [link for link in own if link is not None]
-        if shape.topology == "sequential" and len(mine) > 1:
-            earlier |= dict.fromkeys(mine[:-1])
-            later |= dict.fromkeys(mine[1:])
+        for before, after in pairwise(_steps(shape, links)):
+            earlier |= dict.fromkeys(before)
+            later |= dict.fromkeys(after)
     if not earlier:
         return []
     text = (
-        "Within a block {later} {are} computed from the stream with {earlier} already in it: an edit there moves the "
-        "block's output by itself and by what is made of it."
+        "Within a block {later} {are} computed from the stream with {earlier} already in it: an edit of {edited} moves "
+        "the block's output by itself and through {after}."
     )
-    are = "is" if len(later) == 1 else "are"
-    return [say(text, later=listing([*later]), are=are, earlier=listing([*earlier]))]
+    both = earlier.keys() & later.keys()
+    return [
+        say(
+            text,
+            later=listing([*later]),
+            are="is" if len(later) == 1 else "are",
+            earlier=listing([*earlier]),
+            edited="an earlier one" if both or len(earlier) > 1 else listing([*earlier]),
+            after="the later ones" if both or len(later) > 1 else listing([*later]),
+        )
+    ]
+
+
+def _steps(shape: Shape, links: dict[tuple[str, str], Markup]) -> list[list[Markup]]:
+    """The block's contributions in order; those that read one point of the stream together."""
+    steps: list[list[Markup]] = [[]]
+    for sub in shape.sublayers:
+        if link := links.get((host_of(sub), sub.contribution)):
+            steps[-1].append(link)
+        if not sub.parallel_with_next:
+            steps.append([])
+    return [step for step in steps if step]
 
 
 def _gated(subject: Subject) -> list[Markup]:
@@ -129,20 +170,52 @@ def _last_stream(subject: Subject, found: list[Term]) -> list[Markup]:
         return [say(text)]
     said = []
     if scaled := factors_of_terms(subject, found):
-        said.append(say("In attribution a term counts as it is added: {scaled}.", scaled=scaled))
+        text = "In attribution a term counts as it is added: {scaled}."
+        lanes = "hyper-connections" in subject.quirks
+        if not lanes and not any(_met(shape) for shape, _ in subject.shapes()) and subject.identities(BETWEEN):
+            text = (
+                "Nothing scales or norms the stream itself between its adds, so in attribution a term counts as it is "
+                "added: {scaled}."
+            )
+        said.append(say(text, scaled=scaled))
     if sums := factors_of_sums(subject):
         text = (
             "A term is multiplied by its own block's {factor} and by that of every later block before the final norm "
             "reads it."
         )
         said.append(say(text, factor=listing([code(name) for name in sums])))
-    if any("layers[i].input *" in shape.identity for shape, _ in subject.shapes()):
+    elif scaling := [block for shape, blocks in subject.shapes() if ast.Mult in _met(shape) for block in blocks]:
         text = (
-            "The stream itself is multiplied in every block, so a term counts in the last stream with the product of "
-            "all later factors."
+            "On {where} the stream itself is multiplied, so a term counts in the last stream with the product of all "
+            "later factors."
         )
-        said.append(say(text))
+        said.append(say(text, where=subject.among(scaling)))
     return said
+
+
+def _met(shape: Shape) -> set[type[ast.AST]]:
+    """What the stream goes through in the block's sum beside adds: `ast.Mult` for a factor, `ast.Call` for a norm or
+    another module; empty where it meets nothing, and where the sum is no arithmetic of single streams.
+    """
+    try:
+        node: ast.AST = ast.parse(shape.identity.partition(" == ")[0].replace(STREAM, "stream"), mode="eval").body
+    except SyntaxError:
+        return set()
+    met: set[type[ast.AST]] = set()
+    while not isinstance(node, ast.Name):
+        inner = [child for child in ast.iter_child_nodes(node) if _holds_stream(child)]
+        if not inner:
+            return set()
+        if isinstance(node, ast.Call):
+            met.add(ast.Call)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            met.add(ast.Mult)
+        node = inner[0]
+    return met
+
+
+def _holds_stream(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "stream" for part in ast.walk(node))
 
 
 def _heads(subject: Subject) -> list[Markup]:

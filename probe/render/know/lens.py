@@ -42,26 +42,35 @@ def _exact(subject: Subject) -> list[Markup]:
         text = "No: norm and head on the last block's output miss the model's logits by {error}. {reason}"
         return [say(text, error=error_text(failed.max_abs_error), reason=failed.reason or "")]
     if fact := subject.fact("unkept_readout") or subject.fact("unkept_final_norm"):
-        text = "No: what the final norm and the head read is not the last block's output as it is. {statement}"
-        return [say(text, statement=prose(fact.statement))]
+        text = (
+            "No: what the head reads is not the last block's output ({error} apart), and nothing was found that makes "
+            "the one from the other alone."
+        )
+        if fact.name == "unkept_readout":
+            text = "No: norm and head on the last block's output miss the model's logits by {error}."
+        return [say(text, error=error_text(fact.value))]
     if subject.run is None:
         return [say("Whether it is exact was not measured on this checkpoint or on a twin whose record is here.")]
     return [say("No way from the last block's output alone to the model's logits was found in the run.")]
 
 
 def _chain(subject: Subject) -> Markup:
-    """The final norm's and the head's native paths, and what follows them."""
+    """The modules from the last block to the head by their native paths, and what follows them."""
     steps = []
     normed = _first(subject, "final norm")
-    bare = normed is not None and normed.expression.startswith("layers[-1].layer_output ==")
-    for name, fallback in (("final_norm_output", "the final norm"), ("lm_head_output", "the head")):
-        value = subject.value(ROW, name)
-        path = value.hf.path if value and value.hf and value.hf.side == "out" and value.hf.path else None
-        if not (bare and name == "final_norm_output"):
-            steps.append(code(path) if path else Markup(fallback))
+    for name in reversed(re.findall(r"([\w.]+)\(", normed.expression) if normed else ["norm"]):
+        path = _path(subject, "final_norm_output") or "the final norm" if name == "norm" else code(name)
+        steps.append(Markup(path))
+    steps.append(Markup(_path(subject, "lm_head_output") or "the head"))
     words = {"scaled-logits": "the scale", "softcapped-logits": "the softcap"}
     steps += [Markup(word) for slug, word in words.items() if slug in subject.quirks]
     return Markup(" and then ").join([Markup(", ").join(steps[:-1]), steps[-1]]) if len(steps) > 1 else steps[0]
+
+
+def _path(subject: Subject, name: str) -> Markup | None:
+    """The native path of the module that gives a value of the whole model, where one does."""
+    value = subject.value(ROW, name)
+    return code(value.hf.path) if value and value.hf and value.hf.side == "out" and value.hf.path else None
 
 
 def _entering(subject: Subject) -> list[Markup]:
@@ -104,14 +113,19 @@ def _returned(subject: Subject) -> list[Markup]:
     normed = subject.fact("last_hidden_state_is_normed")
     if normed is None:
         return []
+    same, blocks = subject.fact("hidden_states_of_blocks"), len(subject.run.blocks) if subject.run else 0
     if normed.value:
+        found = _first(subject, "final norm")
+        by_norm = found is None or "norm(" in found.expression
         text = (
-            "`hidden_states[-1]` has passed the final norm already; the last block's `layer_output` is not among the "
-            "hidden states."
+            "`hidden_states[-1]` has passed the final norm already"
+            if by_norm
+            else "`hidden_states[-1]` is what the head reads"
         )
-        return [say(text)]
-    same = subject.fact("hidden_states_of_blocks")
-    if same and subject.run and same.value == len(subject.run.blocks):
+        if same and same.value == blocks - 1:
+            return [say(text + "; the last block's `layer_output` is not among the hidden states.")]
+        return [say(text + ".")]
+    if same and same.value == blocks:
         return [say("`hidden_states[-1]` is the last block's `layer_output`, as a lens takes it.")]
     return [prose(normed.statement)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from markupsafe import Markup
 
 from probe.render.know.subject import Subject, code, say
@@ -42,17 +44,18 @@ def _withheld(subject: Subject) -> list[Markup]:
         return [say(text, attn=code(attn), names=names)]
     said = []
     for reason, values in groups.items():
-        text = "Under the default {attn} {names} cannot be read{reason}. Load with {eager} for {them}."
+        text = "Under the default {attn}, {names} cannot be read{reason}. Load with {eager} for {them}."
         eager = code(f"attn_implementation='{values[0].needs}'")
         them = "it" if len(values) == 1 else "them"
         parts = {"attn": code(attn), "names": subject.links(values), "eager": eager, "them": them}
+        reason = reason.replace("never forms it", f"never forms {them}")
         said.append(say(text, reason=f": {reason}" if reason else "", **parts))
     return said
 
 
 def _because(value: Value) -> str:
-    """The reason of a refusal without the value's name, the load it asks for and the operation that is missing."""
-    reason = (value.reason or "").partition("': ")[2].strip().rstrip(".")
+    """The reason of a refusal without the value's name, the two loads it names and the operation that is missing."""
+    reason = re.sub(r"^under '\w+' ", "", (value.reason or "").partition("': ")[2].strip().rstrip("."))
     return reason.partition(" (")[0] if reason.endswith(")") else reason.partition(", ")[0] and reason
 
 

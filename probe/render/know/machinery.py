@@ -123,6 +123,7 @@ def _first_stream(subject: Subject) -> list[Markup]:
 def _mixers(subject: Subject) -> list[Markup]:
     """Mixers that are no attention: their class and what is served in them."""
     found: dict[tuple[str, str], list[int]] = {}
+    attending = _attending(subject)
     for shape, blocks in subject.shapes():
         for sub in shape.sublayers:
             if sub.kind == "mixer":
@@ -130,18 +131,24 @@ def _mixers(subject: Subject) -> list[Markup]:
     said = []
     for (host, module), blocks in found.items():
         rows = [v for v in subject.record.values if v.host == host and subject.value(v.host, v.name)]
-        inner = [v for v in rows if v.name != "attention_output"]
-        text = "{where} positions are mixed by {module} ({host}) and not by attention; "
-        text += "inside it {values} {are} served." if inner else "of its inside nothing is served, only what it adds."
-        parts = {"where": f"On {_among(subject, blocks)}", "module": code(module), "host": code(host)}
-        said.append(say(text, values=subject.links(inner), are="are" if len(inner) > 1 else "is", **parts))
+        inner = listing([subject.linked(v, v.name) for v in rows if v.name != "attention_output"])
+        text = "On {where} positions are mixed by {module} ({host}){attention}; "
+        text += (
+            "of its values these are read: {inner}." if inner else "of its inside nothing is served, only what it adds."
+        )
+        attention = ", and an attention runs on them too" if attending & {*blocks} else " and not by attention"
+        parts = {"where": subject.among(blocks), "module": code(module), "host": code(host), "inner": inner}
+        said.append(say(text, attention=attention, **parts))
     return said
 
 
-def _among(subject: Subject, blocks: list[int]) -> str:
-    """``blocks 0–3``, or ``23 of 52 blocks (the first is 0, the last 50)`` where there are many."""
-    count, colon, few = subject.briefly(sorted(blocks)).partition(": ")
-    return f"{count} ({few})" if colon else count
+def _attending(subject: Subject) -> set[int]:
+    """The blocks on which an attention runs, as a sublayer or on the way into one."""
+    found = {b for shape, mine in subject.shapes() if any(s.kind == "attention" for s in shape.sublayers) for b in mine}
+    for value in subject.record.values:
+        if value.name == "attention_probabilities":
+            found |= {*(value.blocks or [])}
+    return found
 
 
 def _equations(subject: Subject) -> list[Markup]:
@@ -167,6 +174,15 @@ def _scales(subject: Subject) -> list[Markup]:
     if not odd or "unscaled-scores" in subject.quirks:
         return []
     if len({fact.label for fact in odd}) == len(odd):
-        return [prose(fact.statement) for fact in odd]
+        return [prose(_of_twin(subject, fact.statement)) for fact in odd]
     numbers = listing([figure(fact.value) for fact in odd])
     return [say("The scores are q·k times another factor from block to block: {numbers}.", numbers=numbers)]
+
+
+def _of_twin(subject: Subject, statement: str) -> str:
+    """A statement with a number that depends on sizes: where only the twin ran, as the twin's, with its size."""
+    if subject.run is None or subject.run is subject.record:
+        return statement
+    width = subject.run.sizes.get("qk_head_dim") or subject.run.sizes.get("head_dim")
+    heads = f", whose queries are {width} wide" if width else ""
+    return f"On the twin{heads}, {statement[:1].lower()}{statement[1:]}"

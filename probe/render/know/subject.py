@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,6 +38,14 @@ def listing(parts: Sequence[object]) -> Markup:
     if len(items) < 2:
         return Markup("").join(items)
     return Markup(", ").join(items[:-1]) + Markup(" and ") + items[-1]
+
+
+def each_once(links: Iterable[Markup]) -> list[Markup]:
+    """Links of one text once, the first of them: two rows may have one name."""
+    found: dict[str, Markup] = {}
+    for link in links:
+        found.setdefault(link.striptags(), link)
+    return [*found.values()]
 
 
 @dataclass(frozen=True)
@@ -117,6 +125,11 @@ class Subject:
             return text
         return f"{len(blocks)} of {self.total} blocks: the first is {blocks[0]}, the last {blocks[-1]}"
 
+    def among(self, blocks: Iterable[int]) -> str:
+        """The same for the middle of a sentence: ``23 of 52 blocks (the first is 0, the last 50)``."""
+        count, colon, few = self.briefly(sorted(blocks)).partition(": ")
+        return f"{count} ({few})" if colon else count
+
     def config(self, name: str) -> object | None:
         """An entry of the config; the first of that name, nested or not."""
         return next((row.value for row in self.record.config if row.name.rpartition(".")[2] == name), None)
@@ -125,12 +138,15 @@ class Subject:
         """The value's name, leading to its row; with its host where several hosts of a block have one of that name."""
         hosts = {other.host for other in self.record.values if other.name == value.name and is_served(other)}
         host = value.host.removeprefix(BLOCK).removeprefix(".")
-        name = f"{host}.{value.name}" if len(hosts) > 1 and host else value.name
+        return self.linked(value, f"{host}.{value.name}" if len(hosts) > 1 and host else value.name)
+
+    def linked(self, value: Value, name: str) -> Markup:
+        """A name that leads to the value's row."""
         return Markup('<a href="#{}"><code>{}</code></a>').format(row_id(value, self.record.values), name)
 
     def links(self, values: Sequence[Value]) -> Markup:
-        """Several of them, each once."""
-        return listing(list(dict.fromkeys(self.link(value) for value in values)))
+        """Several of them, each name once."""
+        return listing(each_once(map(self.link, values)))
 
     def quirk(self, slug: str, follows: Markup | str = "") -> Markup:
         """The quirk's statement, what follows from it, and its name leading to its page."""

@@ -8,16 +8,26 @@ from markupsafe import Markup
 
 from probe.render.know.subject import Subject
 from probe.render.text import prose, some_blocks
+from probe.schema import Fact
 
 BLOCKS = re.compile(r"on blocks \[([\d, ]+)\]")
+_NO_IMAGE = " where no image token`"
 
 
 def unkept(subject: Subject) -> list[Markup]:
     """One sentence an equation, with how far its two sides are apart and on which blocks."""
+    found = [fact for fact in subject.facts if fact.name.startswith("unkept_")]
+    return [prose(in_words(subject, fact)) for fact in found]
+
+
+def in_words(subject: Subject, fact: Fact) -> str:
+    """The fact's statement with its blocks as pages write them; of images only where the page has some."""
     total = len(subject.run.blocks) if subject.run else 0
+    statement = fact.statement if subject.record.vision else fact.statement.replace(_NO_IMAGE, "`")
+    return BLOCKS.sub(lambda _: f"on {some_blocks(broken_on(fact), total)}", statement)
 
-    def written(match: re.Match[str]) -> str:
-        return f"on {some_blocks([int(number) for number in match[1].split(',')], total)}"
 
-    found = [fact.statement for fact in subject.facts if fact.name.startswith("unkept_")]
-    return [prose(BLOCKS.sub(written, statement)) for statement in found]
+def broken_on(fact: Fact) -> list[int]:
+    """The blocks of the run on which an equation does not hold; empty where it is none of blocks."""
+    found = BLOCKS.search(fact.statement)
+    return [int(number) for number in found[1].split(",")] if found else []
