@@ -32,6 +32,8 @@ def read(given: list[str]) -> int:
     known = _known_values(found.family)
     _refuse_other_names(found.family, found.value, known, found.checkpoint)
     if known and found.value.rpartition(".")[2] not in known:
+        if (said := _watched(found.family, found.value)) is not None:
+            raise ProbeError(said, status=4)
         near = registry.nearest(found.value, sorted(known)) or f"; it has {', '.join(sorted(known))}"
         raise ProbeError(f"No record of {found.family} has a value {found.value!r}{near}.")
 
@@ -79,12 +81,33 @@ def _refuse_other_names(family: str, asked: str, known: set[str], checkpoint: st
     value = other.value if other else asked
     called = f"{asked!r} is {other.tool}'s name for {value}" if other else repr(asked)
     if value == "layer_mid" and (reason := _parallel(family, checkpoint or "tiny")):
-        raise ProbeError(f"{called}, which {family} does not have. {reason}", status=4)
+        lacking = f"{called}, which {family} does not have" if other else f"{family} has no layer_mid"
+        raise ProbeError(f"{lacking}. {reason}", status=4)
     if other and value in known:
         differs = f"; {other.name} is another tensor, {other.differs}" if other.differs else ""
         raise ProbeError(f"{called}: ask for {value}{differs}.")
-    if other and known:
+    if other and known and asked != value:
         raise ProbeError(f"{called}, and no record of {family} has that value.", status=4)
+
+
+VISION = ("image_token_mask", "patch_embeddings", "tower_output", "image_features")
+"""Values of a vision encoder that has standard names."""
+
+
+def _watched(family: str, asked: str) -> str | None:
+    """Why a family that sees has no values of its encoder, and where that is told; None where nothing of it was asked
+    for, or no record has the way of an image.
+    """
+    if asked not in VISION and not asked.startswith("vision."):
+        return None
+    for path in store.record_files(family):
+        with contextlib.suppress(ProbeError, KeyError, TypeError):
+            paths = list(dict.fromkeys(row["path"] for row in store.read_json(path)["images"]["stations"]))
+            return (
+                f"The vision encoder of {family} has no standard names: hook its modules, which are "
+                f"{', '.join(paths)}; the family's page gives their shapes under “An image's way, module by module”."
+            )
+    return None
 
 
 def _parallel(family: str, checkpoint: str) -> str | None:

@@ -16,6 +16,7 @@ from .base import STRICT, in_words
 from .cache import cache_facts
 from .extra import SHORT, attentions, token_ids
 from .generation import generation_facts
+from .misread import misread_facts
 from .recurrence_code import recurrence_facts
 from .scores import fits, seen
 from .wiring import hyper_connections
@@ -36,6 +37,7 @@ def facts(run: Run) -> list[Fact]:
         ("score scales", score_scales),
         ("hidden states", hidden_states),
         ("recurrence", recurrence_facts),
+        ("misread values", misread_facts),
     ):
         try:
             found += measure(run)

@@ -47,9 +47,14 @@ def facets(family: Family) -> Facets:
         feed_forward=_sorted(sub.kind for sub in sublayers if sub.kind in ("mlp", "moe")),
         sizes=tuple(key for key in SIZES if key in classes),
         available=tuple(kind for kind in AVAILABLE if kind in kinds),
-        vision=any(record.vision for record in records),
+        vision=any(map(sees, records)),
         quirks={e.slug: e.label for record in (s.record for s in family.pages) for e in held(record)},
     )
+
+
+def sees(record: Record) -> bool:
+    """Whether a checkpoint has a vision encoder that was looked at."""
+    return record.vision is not None or record.images is not None
 
 
 def held(record: Record) -> Iterator[Experiment]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from probe import names
 from probe.index import INDEX_VERSION, Index, IndexedCheckpoint, IndexedFamily, IndexedTopic, IndexedValue
 from probe.render.catalog import Family, Stored
-from probe.render.facets import facets, held
+from probe.render.facets import facets, held, sees
 from probe.render.places import Place, places
 from probe.render.printout import modules
 from probe.render.text import quirk_url, value_url, words
+from probe.store import file_stem
 
 
 def index(families: Iterable[Family], values: Mapping[str, list[Place]]) -> Index:
@@ -72,6 +73,7 @@ def entry(family: Family) -> IndexedFamily:
 
 def _checkpoint(family: Family, stored: Stored) -> IndexedCheckpoint:
     record = stored.record
+    behind = family.stored.get(file_stem(record.evidence.twin)) if record.evidence else None
     return IndexedCheckpoint(
         id=record.checkpoint.id,
         kind=record.checkpoint.kind,
@@ -82,7 +84,7 @@ def _checkpoint(family: Family, stored: Stored) -> IndexedCheckpoint:
         parameters=record.checkpoint.parameters,
         blocks=len(record.blocks),
         hidden_size=record.sizes.get("hidden_size"),
-        vision=record.vision is not None,
+        vision=sees(record) or (behind is not None and sees(behind.record)),
         quirks=[e.slug for e in held(record)],
     )
 

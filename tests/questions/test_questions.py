@@ -6,9 +6,11 @@ found of modules is asked of the pages whose record holds it; one test sees to i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import pytest
 
@@ -377,7 +379,10 @@ QUESTIONS = (
     ),
     Question("GPT-OSS-MoE-ExpertFingerprinting#1", "the router's tuple", mixture, "l-router", _router_told),
     Question("Qwen3-VL#2105", "features of patches", sees, "rows, l-images", _image_told),
-    Question("TransformerLens#867", "which tool reaches what", lambda p: p.record.vision, "l-tools", table("l-tools")),
+    Question(
+        "TransformerLens#867", "which tool reaches what", sees, "l-tools",
+        lambda p: "l-tools" in p.tables or p.run.images is None and _watched(p),
+    ),
     Question(
         "mamba#518", "states at every position",
         lambda page: any(row.name == "state_out" and is_served(row) for row in page.record.values),
@@ -416,6 +421,33 @@ def test_read_under_sdpa_refuses_with_the_rows_own_sentence(capsys: pytest.Captu
     (page,) = [page for family, slug, page in COMMITTED if (family, slug) == ("llama", "tiny")]
     (row,) = [row for row in page.record.values if row.name == "attention_probabilities"]
     assert row.reason and row.reason.partition(" (")[0].rstrip(".") in capsys.readouterr().err
+
+
+def test_read_says_where_an_encoder_without_names_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "qwen3_vl_text").mkdir()
+    rows = {"values": [{"name": "logits"}], "images": {"stations": [{"path": "model.visual.merger"}]}}
+    (tmp_path / "qwen3_vl_text" / "tiny.json").write_text(json.dumps(rows))
+    monkeypatch.setenv("PROBE_RECORDS", str(tmp_path))
+    assert cli.main(["read", "qwen3_vl_text", "patch_embeddings"]) == 4
+    assert "no standard names: hook its modules, which are model.visual.merger" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("cohere", "layer_mid"), "cohere has no layer_mid. Parallel block: "),
+        (
+            ("phi", "hook_resid_mid"),
+            "'hook_resid_mid' is TransformerLens's name for layer_mid, which phi does not have. ",
+        ),
+        (("mamba", "attention_probabilities"), "No record of mamba has a value 'attention_probabilities'"),
+    ],
+)
+def test_read_refuses_in_whole_sentences(asked: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["read", *asked]) != 0
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "value"), [("hook_mlp_in", "mlp_input"), ("hook_attn_in", "attention_norm_output")])

@@ -95,7 +95,20 @@ def _quirks(subject: Subject, slugs: Sequence[str]) -> list[Markup]:
 
 
 def _quirk(subject: Subject, slug: str) -> Markup:
-    return subject.quirk(slug, _gate(subject) if slug == "output-gate" else prose(FOLLOWS.get(slug, "")))
+    if slug == "output-gate":
+        return subject.quirk(slug, _gate(subject))
+    return subject.quirk(slug, _sink(subject) if slug == "attention-sink" else prose(FOLLOWS.get(slug, "")))
+
+
+def _sink(subject: Subject) -> Markup:
+    """Which parameter the logit is, and the pattern rebuilt with it."""
+    fact = subject.fact("sink_parameter")
+    said = [prose(fact.statement)] if fact else []
+    for found in subject.identities("pattern")[:1]:
+        how = within(found.max_abs_error)
+        said.append(say("The pattern is {sum}, {how}: the softmax with a column more, which is then dropped.",
+                        sum=code(found.expression), how=how))  # fmt: skip
+    return Markup(" ").join(said)
 
 
 def _gate(subject: Subject) -> Markup | str:

@@ -32,16 +32,19 @@ def _included(value: Value) -> Markup:
 
 
 def _gain(subject: Subject, value: Value) -> Markup:
-    """What multiplies, as the experiments on the blocks' norms found it; nothing for the norm after the last block."""
+    """What multiplies, as calls of the norms found it."""
     if value.host != BLOCK:
-        return Markup("not examined")
+        found = subject.fact("final_norm_gain")
+        if found is None:
+            return Markup("not examined")
+        return prose("none" if "no weight" in found.statement else "`1 + weight`" if found.value else "`weight`")
     verdicts = {e.slug: e for e in subject.record.experiments}
-    found, without = verdicts.get("gain-norm"), verdicts.get("weightless-norms")
+    gain, without = verdicts.get("gain-norm"), verdicts.get("weightless-norms")
     parts = []
     if without and without.verdict == "yes":
         parts.append(say("none on {where}", where=subject.where(without.blocks)))
-    if found and found.verdict == "yes":
-        parts.append(say("`1 + weight` on {where}", where=subject.where(found.blocks)))
-    elif found and found.verdict == "no":
+    if gain and gain.verdict == "yes":
+        parts.append(say("`1 + weight` on {where}", where=subject.where(gain.blocks)))
+    elif gain and gain.verdict == "no":
         parts.append(prose("`weight`"))
-    return Markup("; ").join(parts) or prose((found.statement if found else None) or "not known")
+    return Markup("; ").join(parts) or prose((gain.statement if gain else None) or "not known")

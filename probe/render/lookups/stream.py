@@ -77,6 +77,8 @@ def terms_of_the_sum(subject: Subject) -> Lookup | None:
     if not rows:
         return None
     lead = Markup("What a sublayer's module returns is not everywhere what the block adds to the stream.")
+    if (wrong := subject.fact("returns_as_terms")) is not None:
+        lead = Markup("{} {}").format(lead, prose(wrong.statement))
     head = ["contribution", "sublayer's module", "what is added", "blocks", "edit followed within"]
     return Lookup("l-terms", "Module output and contribution", lead, head, rows)
 

@@ -20,7 +20,7 @@ def reach(subject: Subject) -> Lookup | None:
     """For each tool how many of the page's values it has a name for, by part."""
     record = subject.record
     if record.vision is None:
-        return None
+        return _watched(subject)
     parts: dict[str, list[Value]] = {part: [] for part in PARTS}
     for value in filter(is_served, [*record.values, *record.vision.values]):
         vision = value.host.startswith("model.vision")
@@ -38,6 +38,29 @@ def reach(subject: Subject) -> Lookup | None:
         "tools' names are declared; they name values of text models, so those of a vision encoder have none."
     )
     return Lookup("l-tools", "Rows by tool", lead, ["tool", *PARTS], rows)
+
+
+def _watched(subject: Subject) -> Lookup | None:
+    """The same where the encoder has no standard names: its modules are reached by hooks alone."""
+    images = subject.run.images if subject.run else None
+    if images is None:
+        return None
+    values, stations = [value for value in subject.record.values if is_served(value)], len(images.stations)
+    rows = [
+        [Markup("this project, nnsight"), _share(len(values), len(values)), Markup("none by name; hooks as below")],
+        [
+            Markup("PyTorch, a module or an operation"),
+            _share(sum(value.hf is not None for value in values), len(values)),
+            _share(stations, stations),
+        ],
+        *([Markup("{}").format(t), _share(_named(subject, t, values), len(values)), _share(0, 1)] for t in names.TOOLS),
+    ]
+    lead = prose(
+        "How many of this page's rows each tool has a name of its own for that stands for the same tensor, and how "
+        "many of the sides of modules that an image passes it reaches. Other tools' names are declared; they name "
+        "values of text models."
+    )
+    return Lookup("l-tools", "Rows by tool", lead, ["tool", "text model", "image's way"], rows)
 
 
 def _named(subject: Subject, tool: str, values: list[Value]) -> int:
