@@ -30,6 +30,7 @@ SQUARES = frozenset({"square", "pow", "__pow__", "mul", "__mul__"})
 """Functions of torch that can square."""
 
 
+@once
 def feeding(run: Run, index: int) -> list[torch.nn.Module]:
     """The modules that compute what a block adds other than by mixing positions: their own, or those children of the
     block that are part of no attention and no mixer where it computes it itself.
@@ -53,6 +54,7 @@ def activation_modules(run: Run, index: int) -> list[torch.nn.Module]:
     return [module for module in _candidates(run, index) if id(module) in called]
 
 
+@once
 def _candidates(run: Run, index: int) -> list[torch.nn.Module]:
     every = [module for host in feeding(run, index) for module in _outermost(host, grid(run))]
     return list({id(module): module for module in every}.values())
@@ -134,14 +136,12 @@ class _Watch(TorchFunctionMode):
         for index in range(len(self._run.text)):
             for module in feeding(self._run, index):
                 self._handles.append(module.register_forward_pre_hook(self._enter(index)))
-                self._handles.append(module.register_forward_hook(self._leave(index)))
+                self._handles.append(module.register_forward_hook(self._leave(index), always_call=True))
             block = self._run.text.envoys[index]._module
-            self._handles.append(block.register_forward_hook(self._leave(None)))
-        super().__enter__()
+            self._handles.append(block.register_forward_hook(self._leave(None), always_call=True))
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)
         for handle in self._handles:
             handle.remove()
 
@@ -150,6 +150,8 @@ class _Watch(TorchFunctionMode):
 
     def _enter(self, index: int) -> Callable[..., None]:
         def enter(*_: Any) -> None:
+            if self._inside is None:
+                super(_Watch, self).__enter__()
             self._inside = index
 
         return enter
@@ -158,13 +160,16 @@ class _Watch(TorchFunctionMode):
         """Between modules that the block calls itself, its own functions count too, up to its end."""
 
         def leave(*_: Any) -> None:
-            if index is None or all(term.hosts for term in _feeds(self._run, index)):
+            if self._inside is not None and (index is None or all(term.hosts for term in _feeds(self._run, index))):
+                super(_Watch, self).__exit__(None, None, None)
                 self._inside = None
 
         return leave
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
+        if name not in GATES and name not in SQUARES:
+            return func(*args, **(kwargs or {}))
         before = args[0].detach().clone() if name == "relu_" else args[0] if args else None
         out = func(*args, **(kwargs or {}))
         if self._inside is None or not isinstance(out, torch.Tensor) or not isinstance(before, torch.Tensor):

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial, wraps
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from nnsight.intervention.envoy import Envoy
@@ -22,6 +22,7 @@ from ..measure.run import Run
 from .tap import Change, Rows, Tap, Tapped, hooks
 
 Found = TypeVar("Found")
+Asked = ParamSpec("Asked")
 
 LENGTH = 40
 """Positions of a prompt that must be longer than any window or chunk of a twin."""
@@ -34,15 +35,16 @@ SCALE = 4.0
 """What a scaled row multiplies."""
 
 
-def once(measure: Callable[[Run], Found]) -> Callable[[Run], Found]:
-    """Keeps what was measured on the run, so that experiments share it."""
+def once(measure: Callable[Concatenate[Run, Asked], Found]) -> Callable[Concatenate[Run, Asked], Found]:
+    """Keeps what was measured on the run, for each of what was asked, so that experiments share it."""
 
     @wraps(measure)
-    def kept(run: Run) -> Found:
+    def kept(run: Run, /, *asked: Asked.args, **named: Asked.kwargs) -> Found:
         store: dict[Any, Any] = run.__dict__.setdefault("_extra", {})
-        if measure not in store:
-            store[measure] = measure(run)
-        found: Found = store[measure]
+        key = (measure, *asked, *named.items())
+        if key not in store:
+            store[key] = measure(run, *asked, **named)
+        found: Found = store[key]
         return found
 
     return kept
@@ -73,6 +75,7 @@ def attention_hosts(run: Run) -> list[str | None]:
     return [found.get(index) if host is None else host for index, host in enumerate(adding)]
 
 
+@once
 def attentions(run: Run) -> list[Envoy | None]:
     """The attention of each block, whatever a module is called: the one that a contribution comes from, else one on the
     way into another sublayer; None where there is none.
@@ -90,6 +93,7 @@ def _attention(envoy: Envoy, anatomy: BlockAnatomy, host: str | None) -> Envoy |
     return None if host is None else part(envoy, host)
 
 
+@once
 def decoder(run: Run) -> torch.nn.Module:
     """The innermost native module that takes token ids and runs the text model's blocks."""
     path = run.model.layers._module
@@ -164,10 +168,10 @@ def _forgets_scale(module: torch.nn.Module, matrix: torch.Tensor) -> bool:
         given = noise_like(torch.empty(shape)).to(matrix.device, matrix.dtype)
         try:
             with torch.no_grad():
-                small, large = module(given), module(given * 16)
+                out = module(torch.cat([given, given * 16]))
         except (TypeError, RuntimeError, ValueError, AttributeError, IndexError, KeyError):
             continue
-        return isinstance(small, torch.Tensor) and torch.allclose(small, large, rtol=1e-2, atol=1e-2)
+        return isinstance(out, torch.Tensor) and torch.allclose(*out.chunk(2), rtol=1e-2, atol=1e-2)
     return False
 
 

@@ -12,7 +12,8 @@ from ..measure.run import Run
 from ..measure.trace import Key
 from .answers import per_block
 from .base import Quirk, Verdict, some
-from .extra import SHORT, decoder, token_ids
+from .cache import FEW
+from .extra import decoder, token_ids
 from .tap import removed
 
 
@@ -59,7 +60,7 @@ def _called(
     run: Run, module: torch.nn.Module, half: dict[str, torch.Tensor], use_cache: bool
 ) -> list[torch.dtype | None]:
     found: dict[int, torch.dtype] = {}
-    ids = token_ids(run, SHORT)
+    ids = token_ids(run, FEW)
     call = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": use_cache}
     with ExitStack() as stack, torch.no_grad():
         for index, envoy in enumerate(run.text.envoys):

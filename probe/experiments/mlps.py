@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -11,6 +11,8 @@ from ..measure.run import Run
 from .activations import activation_modules, functions, grid
 from .answers import per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
+from .extra import once
+from .reweighted import called_with
 
 NO_MLP = "No contribution is an MLP's."
 
@@ -42,9 +44,7 @@ def learned_activation(run: Run) -> Verdict:
 def _learned(module: torch.nn.Module, numbers: torch.Tensor) -> bool:
     other = {name: parameter + 1 for name, parameter in module.named_parameters()}
     with torch.no_grad():
-        return bool(other) and not torch.allclose(
-            module(numbers), torch.func.functional_call(module, other, (numbers,))
-        )
+        return bool(other) and not torch.allclose(module(numbers), called_with(module, other, numbers))
 
 
 def quantized_linears(run: Run) -> Verdict:
@@ -81,34 +81,44 @@ def _not_additive(module: torch.nn.Module, run: Run) -> float | None:
     """Largest relative difference between f(x + y) - f(y) and f(x) - f(0), in the input and in the weight; None for a
     module that is no projection of one vector.
     """
-    parameters = dict(module.named_parameters(recurse=False))
-    width = int(getattr(module, "in_features", parameters["weight"].shape[0]))
-    cut = hasattr(module, "in_features")
-    tried = {name: parameter[:ROWS] if cut else parameter for name, parameter in parameters.items()}
-    weight = tried["weight"]
-    one, two = noise_like(torch.empty(2, 4, width)).to(run.dtype).to(weight.device)
-    other = weight.roll(1, 0)
-
-    def call(inputs: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(module, {**tried, "weight": matrix}, (inputs,)).float()
-
+    weight = module.get_parameter("weight")
+    rows = _inputs(run, int(getattr(module, "in_features", weight.shape[0])))
     try:
         with torch.no_grad():
-            rows = torch.cat([torch.zeros_like(one), one, two, one + two, 2 * one])
-            still, first, second, both, doubled = call(rows, weight).unflatten(0, (5, -1))
-            if _apart(doubled - still, 2 * (first - still)) > ROUNDING:
-                return None
-            in_input = _apart(both - second, first - still)
-            in_weight = _apart(
-                call(one, weight + other) - first, call(one, other) - call(one, torch.zeros_like(weight))
-            )
+            one, summed, other, zero = _responses(module, rows)
+            still, first, second, both, doubled = one.unflatten(0, (5, -1))
+            at_first = slice(len(first), 2 * len(first))
+            given = torch.stack([doubled - still, both - second, (summed - one)[at_first]])
+            wanted = torch.stack([2 * (first - still), first - still, (other - zero)[at_first]])
+            apart = (given - wanted).abs().amax((1, 2)) / wanted.abs().amax((1, 2)).clamp_min(1e-30)
     except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
         return None
-    return max(in_input, in_weight)
+    to_double, in_input, in_weight = apart.tolist()
+    return None if to_double > ROUNDING else max(in_input, in_weight)
 
 
-def _apart(left: torch.Tensor, right: torch.Tensor) -> float:
-    return float((left - right).abs().max() / right.abs().max().clamp_min(1e-30))
+@once
+def _inputs(run: Run, width: int) -> torch.Tensor:
+    """Vectors of zeros, some of noise, others, their sums, and the first ones doubled: ``[5 * 4, width]``."""
+    one, two = noise_like(torch.empty(2, 4, width)).to(run.model.device, run.dtype)
+    return torch.cat([torch.zeros_like(one), one, two, one + two, 2 * one])
+
+
+def _responses(module: torch.nn.Module, rows: torch.Tensor) -> Sequence[torch.Tensor]:
+    """What a module gives in float32 for its weight, for the sum of it and another, for the other, and for zeros. Where
+    each row of the weight gives a number of its own, the four stand in one matrix.
+    """
+    parameters = dict(module.named_parameters(recurse=False))
+    whole = parameters["weight"]
+    weight = whole[:ROWS] if hasattr(module, "in_features") else whole
+    other = weight.roll(1, 0)
+    matrices = (weight, weight + other, other, torch.zeros_like(weight))
+    if weight is whole:
+        return [called_with(module, {"weight": matrix}, rows).float() for matrix in matrices]
+    by_row = {name: held for name, held in parameters.items() if held.shape[:1] == whole.shape[:1]}
+    tried = {name: torch.cat([held[:ROWS]] * 4) for name, held in by_row.items()} | {"weight": torch.cat(matrices)}
+    out: torch.Tensor = called_with(module, tried, rows)
+    return out.float().chunk(4, -1)
 
 
 QUIRKS = (

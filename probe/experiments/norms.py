@@ -17,6 +17,7 @@ from ..measure.run import Run
 from .answers import per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .listening import heard, listener
+from .reweighted import called_with
 from .tap import removed
 
 
@@ -38,7 +39,7 @@ class Call:
     def with_weights(self, weights: dict[str, torch.Tensor]) -> torch.Tensor:
         """What the norm gives with other weights, in float32."""
         with torch.no_grad():
-            out: torch.Tensor = torch.func.functional_call(self.norm, weights, (self.given, *self.args), self.kwargs)
+            out: torch.Tensor = called_with(self.norm, weights, self.given, *self.args, **self.kwargs)
         return out.float()
 
     @cached_property

@@ -46,6 +46,7 @@ def movers(reach: Reach, name: str) -> list[str]:
     return [path for path, moves in reach.items() if moves[name] > MOVES]
 
 
+@once
 def _forgets_scale(run: Run, name: str) -> tuple[list[bool | None], float]:
     """For each block whether a value stays when the projection behind it is multiplied, and the largest change of
     those that stay.
@@ -90,6 +91,7 @@ def untapped(run: Run) -> str | None:
     return NO_INTERFACE if any(attention is not None and reach is None for attention, reach in pairs) else None
 
 
+@once
 def qk_norm(run: Run) -> Verdict:
     """Multiplies the output of the query and key projections by four: a norm behind them leaves the queries and
     keys as they were. Where what stands between them has a bias, a norm shows by all vectors having one length.

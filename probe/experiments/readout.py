@@ -75,7 +75,7 @@ def softcapped_logits(run: Run) -> Verdict:
     measured: Measured = {"error_of_a_straight_line": small(run, straight)}
     if straight <= tolerance(run):
         return Verdict("no", measured=measured)
-    cap, _ = fit_cap(_sample(head), _sample(logits))
+    cap, _ = fit_cap(head, logits)
     left = float((cap * torch.tanh(head / cap) - logits).abs().max() / logits.abs().max())
     if left > tolerance(run):
         return Verdict(
@@ -84,12 +84,6 @@ def softcapped_logits(run: Run) -> Verdict:
         )
     measured |= {"cap": digits(cap), "left": small(run, left)}
     return Verdict("yes", measured=measured, explained=explain(run, measured, {"cap": ["final_logit_softcapping"]}))
-
-
-def _sample(logits: torch.Tensor) -> torch.Tensor:
-    """At most some thousand logits, the same ones of any tensor of this shape."""
-    flat = logits.flatten()
-    return flat[:: max(1, len(flat) // 4096)]
 
 
 def scaled_logits(run: Run) -> Verdict:

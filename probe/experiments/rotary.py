@@ -105,7 +105,8 @@ def multimodal_rotary(run: Run) -> Verdict:
     """Moves one of three streams of positions at a time: where each moves dimensions of its own, three positions are
     folded into one rotation. A model that takes one stream only makes the answer no.
     """
-    streams = streams_of_positions(run)
+    turns = any(rotary is not None and rotary.turning for rotary in rotaries(run))
+    streams = streams_of_positions(run) if turns else [None] * len(run.text)
     found: list[bool | None] = []
     for turned, moved in zip(rotaries(run), streams, strict=True):
         if turned is None or not turned.turning:

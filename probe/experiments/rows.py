@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,16 @@ def removed(handle: Any) -> Any:
         handle.remove()
 
 
+def unheard(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call whose arithmetic is none of the model's: a mode that listens to torch's functions hears nothing of it."""
+
+    def quietly(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return call(*args, **kwargs)
+
+    return quietly
+
+
 @contextmanager
 def hooks(
     entering: Iterable[tuple[torch.nn.Module, Change]] = (),
@@ -37,15 +47,20 @@ def hooks(
         alike: change every tensor of the first one's shape that a module is called with: an attention may be given
             queries, keys and values to be made from streams of their own.
     """
-    with ExitStack() as stack:
+    handles: list[Any] = []
+    try:
         for module, change in entering:
-            stack.enter_context(removed(module.register_forward_pre_hook(_entering(change, alike), with_kwargs=True)))
+            handles.append(module.register_forward_pre_hook(_entering(change, alike), with_kwargs=True))
         for module, change in leaving:
-            stack.enter_context(removed(module.register_forward_hook(_leaving(change))))
+            handles.append(module.register_forward_hook(_leaving(change)))
         yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _entering(change: Change, alike: bool) -> Callable[..., Any]:
+    @unheard
     def hook(
         _: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -65,6 +80,7 @@ def _entering(change: Change, alike: bool) -> Callable[..., Any]:
 
 
 def _leaving(change: Change) -> Callable[..., Any]:
+    @unheard
     def hook(_: torch.nn.Module, __: Any, output: Any) -> Any:
         if isinstance(output, torch.Tensor):
             return change(output)

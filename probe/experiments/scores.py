@@ -90,18 +90,19 @@ def fit(block: Seen, close: float) -> Fit:
     nothing, since no softmax sees it.
     """
     visible = block.visible
-    largest = max(float(block.scores[visible].abs().max()), 1e-30)
-    x, y = block.products[visible].double(), block.scores[visible].double()
-    row = torch.arange(visible.shape[:3].numel(), device=x.device).reshape(*visible.shape[:3], 1).expand_as(visible)
-    centred = _centred(torch.stack([x, y], 1), row[visible])
-    scale = float((centred[:, 0] * centred[:, 1]).sum() / centred[:, 0].square().sum().clamp_min(1e-30))
-    left = float((scale * centred[:, 0] - centred[:, 1]).abs().max()) / largest
+    products, scores = (torch.where(visible, tensor, 0).double() for tensor in (block.products, block.scores))
+    largest = max(float(scores.abs().max()), 1e-30)
+    counts = visible.sum(-1, keepdim=True).clamp_min(1)
+    x, y = (torch.where(visible, held - held.sum(-1, keepdim=True) / counts, 0) for held in (products, scores))
+    scale = float((x * y).sum() / x.square().sum().clamp_min(1e-30))
+    left = float((scale * x - y).abs().max()) / largest
     if left < close:
         return Fit("product", scale, left)
     sloped = _added(block, "slope", close * largest)
     if sloped is not None:
         scale, slopes = sloped
         return Fit("slope", scale, left, slopes=slopes)
+    x, y = products[visible], scores[visible]
     cap, rest = fit_cap(x, y)
     if rest < close:
         small = y.abs() < 0.05 * cap
@@ -137,7 +138,7 @@ def _added(block: Seen, how: Added, room: float, start: int = 0) -> tuple[float,
             number = distance[seen] if how == "distance" else key[None].expand_as(distance)[seen]
             by = torch.nn.functional.one_hot((number - number.min()).long()).double()
         columns, wanted = _centred(torch.cat([x[:, None], by], 1), row), _centred(y[:, None], row)
-        solution = torch.linalg.pinv(columns) @ wanted
+        solution = torch.linalg.pinv(columns.T @ columns, hermitian=True) @ (columns.T @ wanted)
         if float((columns @ solution - wanted).abs().max()) > room:
             return None
         scales.append(float(solution[0]))
@@ -156,9 +157,14 @@ def _centred(values: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
 TRIED, ROUNDS = 20, 10
 """Caps tried at once, and how often the grid narrows to what is beside the best of them."""
 
+SORTED, ENOUGH = 4096, 128
+"""How many of the numbers are sorted, and by how many of those, small and large ones, a cap is searched; the one found
+is tried on all there are.
+"""
+
 
 def fit_cap(plain: torch.Tensor, capped: torch.Tensor) -> tuple[float, float]:
-    """The cap c of ``capped = c * tanh(s * plain / c)``, and the largest error that is left, relative to ``capped``.
+    """The cap c of ``capped = c * tanh(s * plain / c)``, and the largest error that is left, relative to the largest.
 
     For a cap tried, ``atanh(capped / c) * c`` must be a multiple of ``plain``; the best one is searched on a grid that
     narrows.
@@ -166,16 +172,18 @@ def fit_cap(plain: torch.Tensor, capped: torch.Tensor) -> tuple[float, float]:
     plain, capped = plain.double().flatten(), capped.double().flatten()
     largest = float(capped.abs().max())
     low, high = largest * (1 + 1e-6), largest * 1e3
+    step = max(1, len(capped) // SORTED)
+    order = capped[::step].abs().argsort() * step
+    chosen = order[torch.linspace(0, len(order) - 1, min(ENOUGH, len(order)), device=order.device).round().long()]
 
-    def errors(caps: torch.Tensor) -> torch.Tensor:
+    def errors(plain: torch.Tensor, capped: torch.Tensor, caps: torch.Tensor) -> torch.Tensor:
         scales = (torch.atanh(capped / caps) * caps) @ plain / plain.square().sum().clamp_min(1e-30)
         return (caps * torch.tanh(scales[:, None] * plain / caps) - capped).abs().amax(1) / largest
 
-    best, left = high, math.inf
+    best = high
     for _ in range(ROUNDS):
         grid = torch.logspace(math.log10(low), math.log10(high), TRIED, dtype=torch.float64, device=plain.device)
-        found = errors(grid[:, None])
-        at = int(found.argmin())
-        best, left = float(grid[at]), float(found[at])
+        at = int(errors(plain[chosen], capped[chosen], grid[:, None]).argmin())
+        best = float(grid[at])
         low, high = float(grid[max(at - 1, 0)]), float(grid[min(at + 1, TRIED - 1)])
-    return best, left
+    return best, float(errors(plain, capped, torch.full((1, 1), best, dtype=plain.dtype, device=plain.device)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, explain, per_block
 from .base import Measured, Quirk, Verdict, some
-from .extra import SHORT, attentions, forward, projections, token_ids
+from .extra import SHORT, attentions, forward, once, projections, token_ids
 from .lending import edit_reaches
 from .projections import MOVES, PARTS, Reach, movers, reaches, untapped
 from .rows import removed
@@ -116,51 +118,60 @@ def _same_in_every_row(run: Run, lender: int, borrower: int) -> bool:
     )
 
 
+@once
 def gated_query(run: Run) -> Verdict:
     """The width of what the query projection returns against the width of the queries, and how much of it the
     attention's output has a slope on: a gate beside the queries makes both larger.
     """
     seen = projections(run)
-    found: list[bool | None] = []
-    ratios = set()
+    widths: dict[int, tuple[int, int]] = {}
+    wide: dict[int, str] = {}
     for index, reach in enumerate(reaches(run)):
-        only = (
-            []
-            if reach is None
-            else [p for p, moves in reach.items() if moves["queries"] > MOVES and moves["keys"] <= MOVES]
-        )
+        only = [p for p, moves in (reach or {}).items() if moves["queries"] > MOVES and moves["keys"] <= MOVES]
         queries = seen.taps[index].queries
-        if not only or queries is None:
-            found.append(None)
-            continue
-        width, own = seen.outputs[index, only[-1]].shape[-1], _width(queries)
-        ratios.add(digits(width / own, 3))
-        found.append(width > own and _reaching(run, index, only[-1]) > own)
+        if only and queries is not None:
+            widths[index] = seen.outputs[index, only[-1]].shape[-1], _width(queries)
+            if widths[index][0] > widths[index][1]:
+                wide[index] = only[-1]
+    reaching = _reaching(run, wide) if wide else {}
+    found = [reaching.get(index, 0) > widths[index][1] if index in widths else None for index in range(len(run.text))]
+    ratios = {digits(width / own, 3) for width, own in widths.values()}
     measured: Measured = {"width_over_queries": sorted(ratios)} if ratios else {}
     absent = "No projection yields the queries alone." if any(reaches(run)) else NO_ATTENTION
     return per_block(found, measured, absent=absent, unknown=untapped(run))
 
 
-def _reaching(run: Run, index: int, path: str) -> int:
-    """How many of the numbers that a projection gives a position reach what its attention returns, by its slope."""
-    envoy = attentions(run)[index]
-    assert envoy is not None
-    given: list[torch.Tensor] = []
-    slopes: list[torch.Tensor] = []
+def _reaching(run: Run, paths: dict[int, str]) -> dict[int, int]:
+    """How many of the numbers that a projection gives a position reach what its attention returns, by its slope: for
+    each block of ``paths``, which name the projections, in one forward.
+    """
+    reaching: dict[int, int] = {}
 
-    def watch(_: torch.nn.Module, __: Any, out: torch.Tensor) -> torch.Tensor:
-        given.append(out.detach().requires_grad_())
-        return given[-1]
+    def calling(index: int, path: str) -> Callable[..., None]:
+        given: list[torch.Tensor] = []
 
-    def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        with torch.enable_grad(), removed(module.get_submodule(path).register_forward_hook(watch)):
-            out = module.forward(*args, **kwargs)
-            out = out if isinstance(out, torch.Tensor) else out[0]
-            slopes.extend(torch.autograd.grad((out * noise_like(out)).sum(), given[-1]))
+        def watch(_: torch.nn.Module, __: Any, out: torch.Tensor) -> torch.Tensor:
+            given.append(out.detach().requires_grad_())
+            return given[-1]
 
-    with removed(envoy._module.register_forward_pre_hook(call, with_kwargs=True)):
+        def call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            with torch.enable_grad(), removed(module.get_submodule(path).register_forward_hook(watch)):
+                out = module.forward(*args, **kwargs)
+                out = out if isinstance(out, torch.Tensor) else out[0]
+                (slopes,) = torch.autograd.grad((out * noise_like(out)).sum(), given[-1])
+            reaching[index] = int((slopes.flatten(0, -2).abs().amax(0) > 0).sum())
+
+        return call
+
+    with ExitStack() as stack:
+        for index, path in paths.items():
+            envoy = attentions(run)[index]
+            assert envoy is not None
+            stack.enter_context(
+                removed(envoy._module.register_forward_pre_hook(calling(index, path), with_kwargs=True))
+            )
         forward(run, token_ids(run, SHORT))
-    return int((slopes[0].flatten(0, -2).abs().amax(0) > 0).sum())
+    return reaching
 
 
 def _borrowed(measured: Measured, blocks: list[int] | None, total: int) -> str:

@@ -8,7 +8,7 @@ from ..measure.run import Run
 from .answers import phrase
 from .base import Quirk, Verdict, some
 from .cache import FEW, caches
-from .extra import forward, token_ids
+from .extra import forward, once, token_ids
 from .traced import attention_value, judged
 
 
@@ -45,6 +45,7 @@ def no_cache(run: Run) -> Verdict:
     return Verdict("no" if kept else "yes", measured={"kept_in": kept} if kept else {})
 
 
+@once
 def _kept_inside(run: Run) -> list[str]:
     """The attributes in which modules of the blocks keep tensors of a call, by class: they are others after another
     prompt.

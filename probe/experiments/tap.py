@@ -18,12 +18,14 @@ from nnsight.intervention.envoy import Envoy
 from torch.overrides import TorchFunctionMode
 from transformers.modeling_utils import AttentionInterface
 
-from .rows import Change, Rows, hooks, removed
+from .rows import Change, Rows, hooks, removed, unheard
 
 Softmax = Callable[[torch.Tensor, torch.Tensor], Any]
 
 PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "baddbmm"})
 FUSED = "scaled_dot_product_attention"
+LISTENED = PRODUCTS | {FUSED, "softmax", "topk"}
+"""The functions of torch that a tap listens to."""
 
 
 @dataclass
@@ -47,7 +49,7 @@ class Tapped:
 
 
 class Tap(TorchFunctionMode):
-    """Listens to the attentions of ``envoys`` (one a block; None where a block has none).
+    """Listens to the attentions of ``envoys`` (one a block; None where a block has none) while they run.
 
     An attention that does its arithmetic itself is listened to at its products: the one before the softmax has queries
     and keys as its factors, the one that takes the softmax's rows has the values.
@@ -71,7 +73,7 @@ class Tap(TorchFunctionMode):
         self._modules = [None if envoy is None else envoy._module for envoy in envoys]
         self.blocks = [Tapped() for _ in self._modules]
         self._softmax = softmax
-        self._heads = heads
+        self._heads = None if heads is None else unheard(heads)
         self._ranked = ranked
         self._inside: int | None = None
         self._rows = 1
@@ -91,16 +93,16 @@ class Tap(TorchFunctionMode):
             if module is not None:
                 entering = module.register_forward_pre_hook(self._enter(index), with_kwargs=True)
                 self._stack.enter_context(removed(entering))
-                self._stack.enter_context(removed(module.register_forward_hook(self._leave())))
-        super().__enter__()
+                self._stack.enter_context(removed(module.register_forward_hook(self._leave(), always_call=True)))
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)
         self._stack.close()
 
     def _enter(self, index: int) -> Callable[..., None]:
         def enter(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if self._inside is None:
+                super(Tap, self).__enter__()
             self._inside = index
             self._product = self._weighing = None
             given = [item for item in (*args, *kwargs.values()) if isinstance(item, torch.Tensor)]
@@ -110,6 +112,8 @@ class Tap(TorchFunctionMode):
 
     def _leave(self) -> Callable[..., None]:
         def leave(*_: Any) -> None:
+            if self._inside is not None:
+                super(Tap, self).__exit__(None, None, None)
             self._inside = None
 
         return leave
@@ -138,6 +142,7 @@ class Tap(TorchFunctionMode):
 
         return listen
 
+    @unheard
     def _keep(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: torch.Tensor) -> None:
         block = self.blocks[self._inside or 0]
         block.queries, block.keys, block.values, block.heads = (
@@ -146,9 +151,9 @@ class Tap(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if self._inside is None:
-            return out
         name = getattr(func, "__name__", "")
+        if name not in LISTENED or self._inside is None:
+            return out
         block = self.blocks[self._inside]
         if name == "softmax" and isinstance(out, torch.Tensor) and out.ndim >= 3:
             block.softmaxes += 1

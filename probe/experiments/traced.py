@@ -37,6 +37,7 @@ def attention_value(run: Run, index: int, name: str) -> torch.Tensor | None:
     return None if host is None else run.text.get(index, host, name)
 
 
+@once
 def attention_modules(run: Run) -> list[torch.nn.Module | None]:
     """The native module of each block's attention."""
     found: list[torch.nn.Module | None] = []

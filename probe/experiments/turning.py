@@ -148,14 +148,15 @@ def _angles(
     first, second = (list(side) for side in zip(*pairs, strict=True))
     left, right = rows[..., first].double(), rows[..., second].double()
     room = close + EPSILON * torch.tensor(shifts, dtype=left.dtype, device=left.device)
-    for stretched, ratio in enumerate((torch.ones_like(left[0, :, 0]), _gains(left, right, room))):
+    for stretched in (False, True):
+        ratio = _gains(left, right, room) if stretched else torch.ones_like(left[0, :, 0])
         numbers = torch.complex(left, right * ratio[None, :, None])
         still = numbers[:1]
         turns = (numbers * still.conj()).sum((1, 2)) / still.abs().square().sum((1, 2)).clamp_min(1e-30)
         known = still.abs().amax(dim=(0, 1, 2)) > SEEN * still.abs().amax()
         error = (numbers - turns[:, None, None] * still).abs().amax(dim=(1, 2, 3)) / still.abs().amax()
         if not bool((error > room).any()):
-            return _speeds(turns.angle(), known, shifts), bool(stretched)
+            return _speeds(turns.angle(), known, shifts), stretched
     return None
 
 

@@ -49,7 +49,7 @@ def by_host_and_name(
     for label, block, host in model.hosts():
         for name, value in host.standard_values().items():
             key = Key(label, block, name)
-            if host.refusal(value) is None and (wanted is None or wanted(key)):
+            if (wanted is None or wanted(key)) and host.refusal(value) is None:
                 groups.setdefault((label, name), []).append((key, host))
     return groups
 
