@@ -8,7 +8,7 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, phrase, small, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import projections
+from .projected import projections
 from .scores import Fit, fit_cap, fits, seen
 from .traced import judged
 

@@ -6,7 +6,8 @@ import torch
 
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import LENGTH, attentions, forward, moved, once, projections, times, token_ids
+from .extra import LENGTH, attentions, forward, moved, once, times, token_ids
+from .projected import projections
 from .tap import Rows, Tap, Tapped, hooks
 
 

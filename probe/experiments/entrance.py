@@ -4,27 +4,33 @@ at tokens or embeddings again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from ..measure.run import Run
-from .extra import SCALE, SHORT, forward, once, times, token_ids
+from .extra import SCALE, SHORT, times, token_ids
+from .perturbed import Batch, perturbed
+from .reweighted import called_with
 from .rows import Change, Rows, hooks, removed
-from .tap import Tap
 
 STREAM_SCALE = 1024.0
 """What the stream that enters a block is multiplied with in one row."""
 
+NOTHING = torch.empty(0)
+"""What is read only as the forward runs."""
+
 
 @dataclass
 class Entrance:
-    """One forward in which every block takes row 0's stream on every row.
+    """Rows of other tokens, of other embeddings and of a larger stream.
 
-    Row :attr:`same` is row 0 again; row :attr:`other` has other tokens; in row :attr:`larger` the embedding module's
-    output is multiplied; row :attr:`ids` has other tokens and row 0's embedding; in row :attr:`scaled` the stream that
-    enters each block is multiplied.
+    Rows :attr:`same` and :attr:`again` are row 0 again; row :attr:`other` has other tokens; in row :attr:`larger` the
+    embedding module's output is multiplied; row :attr:`ids` has other tokens and row 0's embedding; in row :attr:`scaled`
+    the stream that enters each block is multiplied.
 
     Attributes:
         embedded: the embedding module's output, ``[rows, seq, width]``.
@@ -33,77 +39,58 @@ class Entrance:
         larger_table: what the embedding module gives for a table that is four times as large.
         entering: what enters each block after these changes; and :attr:`leaving`, what leaves it.
         children: the outputs of a block's direct children, by block and name.
-        attends: for each block whether an attention ran inside it, as a sublayer or on the way to another one.
     """
 
-    embedded: torch.Tensor
-    taken: torch.Tensor | None
-    table: torch.Tensor
-    larger_table: torch.Tensor
+    embedded: torch.Tensor = NOTHING
+    taken: torch.Tensor | None = None
+    table: torch.Tensor = NOTHING
+    larger_table: torch.Tensor = NOTHING
     entering: dict[int, torch.Tensor] = field(default_factory=dict)
     leaving: dict[int, torch.Tensor] = field(default_factory=dict)
     children: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
-    attends: list[bool] = field(default_factory=list)
     same: int = 1
     larger: int = 2
     ids: int = 3
     other: int = 4
     scaled: int = 5
-    rows: int = 7
-    """One more than there are changes: no multiple of as many as a stream may have lanes."""
+    again: int = 6
 
 
-@once
-def entrance(run: Run) -> Entrance:
-    """One forward of other tokens, of other embeddings and of a larger stream, on the same positions."""
+@perturbed(lambda run: Entrance.again)
+@contextmanager
+def entrance(run: Run, batch: Batch, rows: Rows) -> Iterator[Entrance]:
+    """Rows of other tokens, of other embeddings and of a larger stream, on the same positions."""
     module = run.model.embed_tokens._module
-    rows = Rows(Entrance.rows)
-    ids = token_ids(run, SHORT, rows.total)
-    ids[[Entrance.ids, Entrance.other]] = token_ids(run, SHORT, seed=1)[0]
+    found = Entrance()
+    for row in (Entrance.ids, Entrance.other):
+        rows.part(batch.ids, row).copy_(token_ids(run, SHORT, seed=1))
     given: list[torch.Tensor] = []
-    seen: dict[str, torch.Tensor] = {}
-    arriving: dict[Any, torch.Tensor] = {}
-    leaving: dict[Any, torch.Tensor] = {}
-    children: dict[Any, torch.Tensor] = {}
 
     def embed(_: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
-        given.append(args[0])
-        changed = rows.change(Entrance.larger, times(SCALE))(out)
-        changed[Entrance.ids] = out[0]
-        seen.setdefault("embedded", changed.detach().float().clone())
+        changes = {Entrance.larger: times(SCALE), Entrance.ids: lambda _: rows.part(out, 0)[0]}
+        changed = rows.changes(changes)(out)
+        if not given:
+            found.embedded = rows.by_row(changed).clone()
+        given.append(rows.only(args[0]))
         return changed
 
-    def enter(stream: torch.Tensor) -> torch.Tensor:
-        seen.setdefault("taken", stream.detach().float().clone())
-        return stream
-
     blocks = [envoy._module for envoy in run.text.envoys]
-    entering: list[tuple[torch.nn.Module, Change]] = [(blocks[0], enter)]
+    entering: list[tuple[torch.nn.Module, Change]] = []
     after: list[tuple[torch.nn.Module, Change]] = []
     for index, block in enumerate(blocks):
-        changes = rows.align, rows.change(Entrance.scaled, times(STREAM_SCALE)), rows.keep(arriving, index)
+        changes = rows.change(Entrance.scaled, times(STREAM_SCALE)), rows.keep(found.entering, index)
         entering += [(block, change) for change in changes]
-        after.append((block, rows.keep(leaving, index)))
+        after.append((block, rows.keep(found.leaving, index)))
         for name, child in block.named_children():
             if any(True for _ in child.parameters()):
-                after.append((child, rows.keep(children, (index, name))))
-    tap = Tap(run.text.envoys)
-    with removed(module.register_forward_hook(embed)), hooks(entering, after), tap:
-        forward(run, ids)
+                after.append((child, rows.keep(found.children, (index, name))))
+    with removed(module.register_forward_hook(embed)), hooks(entering, after):
+        yield found
     weight = module.weight.detach()
     with torch.no_grad():
-        larger = torch.func.functional_call(module, {"weight": weight * SCALE}, (given[0],)).float()
-    embedded = seen["embedded"]
-    return Entrance(
-        embedded,
-        _one_lane(seen["taken"], embedded),
-        weight[given[0]].float(),
-        larger,
-        arriving,
-        leaving,
-        children,
-        [tapped.queries is not None for tapped in tap.blocks],
-    )
+        found.larger_table = called_with(module, {"weight": weight * SCALE}, given[0]).float()
+    found.table = weight[given[0]].float()
+    found.taken = _one_lane(rows.only(batch.arrived), found.embedded)
 
 
 def _one_lane(taken: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:

@@ -1,16 +1,12 @@
-"""Extra forwards that several experiments share, each run at most once for a :class:`~probe.measure.run.Run`.
-
-They run the text model without its head on plain token ids. A batch holds one perturbation a row; where a row is
-aligned, a module is called with row 0's input on every row, so that a difference behind it has its cause inside the
-module.
+"""What extra forwards are made of: the attentions they look at, the tokens they run on, changes of a row, and a store
+that keeps what was measured once.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
@@ -19,7 +15,7 @@ from nnsight.intervention.envoy import Envoy
 from ..measure.anatomy import BlockAnatomy
 from ..measure.edits import noise_like
 from ..measure.run import Run
-from .tap import Change, Rows, Tap, Tapped, hooks
+from .rows import Change
 
 Found = TypeVar("Found")
 Asked = ParamSpec("Asked")
@@ -106,6 +102,12 @@ def decoder(run: Run) -> torch.nn.Module:
     return run.model._module
 
 
+@once
+def accepts(run: Run, name: str) -> bool:
+    """Whether the model's forward takes an argument of this name."""
+    return name in inspect.signature(run.model._module.forward).parameters
+
+
 def token_ids(run: Run, length: int, rows: int = 1, seed: int = 0) -> torch.Tensor:
     """Token ids without special ones: ``[rows, length]``, the same in every row."""
     generator = torch.Generator().manual_seed(seed)
@@ -126,116 +128,8 @@ def moved(tensor: torch.Tensor, row: int, base: int = 0) -> float:
     return float((tensor[row].float() - tensor[base].float()).abs().max()) / max(scale, 1e-30)
 
 
-@dataclass
-class Projections:
-    """What an attention's queries, keys, values and output do when one of its projections is perturbed.
-
-    ``noise`` and ``scaled`` give, for a projection's path below the attention, the row in which noise was added to its
-    output, and the row in which it was multiplied; ``whole`` is the row in which the attention's input was multiplied,
-    and ``nothing`` the one in which it is zero. ``outputs`` holds what each projection returned, per block.
-    """
-
-    taps: list[Tapped]
-    noise: dict[str, int] = field(default_factory=dict)
-    scaled: dict[str, int] = field(default_factory=dict)
-    heads: int = 0
-    up: int = 0
-    whole: int = 0
-    nothing: int = 0
-    place: int = 0
-    at: int = 0
-    own: list[list[str]] = field(default_factory=list)
-    outputs: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
-    down: dict[int, torch.Tensor] = field(default_factory=dict)
-    returned: dict[int, torch.Tensor] = field(default_factory=dict)
-    """What each attention returned."""
-
-
-def linear_paths(attention: Envoy | None) -> list[str]:
-    """Paths of the modules below an attention that hold a matrix, and are no norm."""
-    if attention is None:
-        return []
-    return [
-        path
-        for path, module in attention._module.named_modules()
-        if any(p.ndim == 2 and not _forgets_scale(module, p) for p in module.parameters(recurse=False))
-    ]
-
-
-def _forgets_scale(module: torch.nn.Module, matrix: torch.Tensor) -> bool:
-    """Whether a module gives the same for a larger input, as a norm with a gain for each head does."""
-    for shape in ((1, 2, matrix.shape[-1]), (1, 2, *matrix.shape)):
-        given = noise_like(torch.empty(shape)).to(matrix.device, matrix.dtype)
-        try:
-            with torch.no_grad():
-                out = module(torch.cat([given, given * 16]))
-        except (TypeError, RuntimeError, ValueError, AttributeError, IndexError, KeyError):
-            continue
-        return isinstance(out, torch.Tensor) and torch.allclose(*out.chunk(2), rtol=1e-2, atol=1e-2)
-    return False
-
-
-@once
-def projections(run: Run) -> Projections:
-    """One forward whose rows perturb the attention's projections, the heads' outputs, and the MLP's up projection."""
-    every = attentions(run)
-    own = [linear_paths(attention) for attention in every]
-    paths = list(dict.fromkeys(path for found in own for path in found))
-    found = Projections([], own=own)
-    for index, path in enumerate(paths):
-        found.noise[path], found.scaled[path] = 1 + 2 * index, 2 + 2 * index
-    after = 1 + 2 * len(paths)
-    found.heads, found.up, found.whole, found.nothing, found.place = range(after, after + 5)
-    length = SHORT
-    found.at = length // 3
-    rows = Rows(found.place + 1)
-    entering: list[tuple[torch.nn.Module, Change]] = []
-    leaving: list[tuple[torch.nn.Module, Change]] = []
-    for index, (attention, envoy) in enumerate(zip(every, run.text.envoys, strict=True)):
-        if attention is not None:
-            entering += [
-                (attention._module, rows.align),
-                (
-                    attention._module,
-                    rows.changes(
-                        {
-                            found.whole: times(SCALE),
-                            found.nothing: times(0.0),
-                            found.place: partial(_noise_at, found.at),
-                        }
-                    ),
-                ),
-            ]
-            leaving.append((attention._module, rows.keep(found.returned, index)))
-            for path in own[index]:
-                module = attention._module.get_submodule(path)
-                changes = rows.changes({found.noise[path]: noisy, found.scaled[path]: times(SCALE)})
-                leaving += [(module, changes), (module, rows.keep(found.outputs, (index, path)))]
-        for mlp in (part(envoy, host) for host in ("mlp", "mlp.shared_experts")):
-            if mlp is None:
-                continue
-            up, down = part(mlp, "up_proj"), part(mlp, "down_proj")
-            if up is not None and down is not None:
-                entering.append((mlp._module, rows.align))
-                leaving += [
-                    (up._module, rows.change(found.up, times(SCALE))),
-                    (down._module, rows.keep(found.down, index)),
-                ]
-    tap = Tap(every, heads=rows.change(found.heads, times(SCALE)))
-    with hooks(entering, leaving, alike=True), tap:
-        forward(run, token_ids(run, length, rows.total))
-    found.taps = tap.blocks
-    return found
-
-
 def noisy(row: torch.Tensor) -> torch.Tensor:
     return row + noise_like(row).to(row.dtype) * row.float().std().to(row.dtype)
-
-
-def _noise_at(position: int, row: torch.Tensor) -> torch.Tensor:
-    changed = row.clone()
-    changed[position] = noisy(row[position])
-    return changed
 
 
 def times(factor: float) -> Change:

@@ -8,7 +8,8 @@ from ..measure.rounding import digits
 from ..measure.run import Run, same
 from .answers import spread, tolerance
 from .base import Quirk, Verdict, some
-from .extra import moved, once, projections
+from .extra import moved, once
+from .projected import projections
 from .projections import MOVES
 from .scores import seen
 from .sources import gated_query

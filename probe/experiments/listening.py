@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..measure.run import Run
-from .extra import SHORT, forward, once, token_ids
-from .traced import accepts
+from .extra import SHORT, accepts, forward, once, token_ids
 
 Heard = TypeVar("Heard")
 Listener = Callable[[Run], AbstractContextManager[Heard]]

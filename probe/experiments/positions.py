@@ -7,21 +7,23 @@ length allows.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
 
 from ..measure.run import Run
 from ..measure.trace import Inputs
-from .extra import attention_hosts, attentions, forward, once, token_ids
+from .answers import tolerance
+from .extra import LENGTH, accepts, attention_hosts, attentions, forward, once, token_ids
 from .tap import Change, Rows, Tap, hooks
-from .traced import Read, accepts, aligned, attention_modules, read
+from .traced import Read, aligned, attention_modules, read
 
 PLACES = 24
 """Positions of the prompt: more than the steps in which a twin's attention changes with them."""
 
 LONG = 480
-"""Positions of the prompt where positions cannot be moved."""
+"""Positions of the prompt where positions cannot be moved, and something changes along a short one."""
 
 SETTLED = 8
 """Positions after which one repeated input looks the same to whatever reaches back a few positions."""
@@ -30,7 +32,6 @@ SHIFTS = (
     (0, 1, 16, 1024, 65536, 4194304),
     (0, 1, 16, 256),
     (0, 1, 16),
-    (0,),
 )
 """By how many positions the rows are moved: as far as the model goes without an error."""
 
@@ -68,7 +69,7 @@ def tracks(run: Run) -> list[Track | None]:
     shifts, values = _longest(run)
     found = [_track(values, shifts, index) for index in range(len(run.text))]
     if len(shifts) > 1 and any(track is not None and not track.moved for track in found):
-        values = _read(run, (0,))
+        values = _successive(run)
         found = [track if track is None or track.moved else _track(values, (0,), i) for i, track in enumerate(found)]
     return found
 
@@ -91,24 +92,29 @@ def _settled(value: torch.Tensor) -> torch.Tensor:
     return value[-1][:, SETTLED:].transpose(0, 1)[:, :, None]
 
 
-def _still(rows: torch.Tensor) -> bool:
-    return float((rows - rows[:1]).abs().max()) <= 1e-3 * float(rows.abs().max())
+def _still(rows: torch.Tensor, close: float = 1e-3) -> bool:
+    return float((rows - rows[:1]).abs().max()) <= close * float(rows.abs().max())
 
 
 def _longest(run: Run) -> tuple[tuple[int, ...], Read]:
     """What was read with the largest shifts that this model takes; a table of positions or a window may be short."""
-    for shifts in SHIFTS if accepts(run, "position_ids") else SHIFTS[-1:]:
-        try:
-            return shifts, _read(run, shifts)
-        except (IndexError, RuntimeError):
-            if shifts == SHIFTS[-1]:
-                raise
-    raise AssertionError("the last of the shifts moves nothing")
+    for shifts in SHIFTS if accepts(run, "position_ids") else ():
+        with suppress(IndexError, RuntimeError):
+            return shifts, _read(run, shifts, PLACES)
+    return (0,), _successive(run)
 
 
-def _read(run: Run, shifts: tuple[int, ...]) -> Read:
+def _successive(run: Run) -> Read:
+    """What was read at successive positions alone: on a short prompt, or a long one where something changes along it,
+    which may do so slowly.
+    """
+    short = _read(run, (0,), LENGTH)
+    ramps = [_settled(value) for (_, name), value in short.items() if name in NAMES[:2]]
+    return short if all(_still(ramp, tolerance(run)) for ramp in ramps) else _read(run, (0,), LONG)
+
+
+def _read(run: Run, shifts: tuple[int, ...], length: int) -> Read:
     rows = Rows(len(shifts) + 1)
-    length = PLACES if len(shifts) > 1 else LONG
     ids = token_ids(run, length, rows.total)
     inputs: Inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if len(shifts) > 1:

@@ -1,7 +1,7 @@
 """Queries, keys and values on their way to the scores: which projection each depends on, norms, biases, borrowed keys.
 
 All of it is seen in one forward in which every attention gets the same input on every row, and a row perturbs one
-projection's output (:func:`probe.experiments.extra.projections`).
+projection's output (:func:`probe.experiments.projected.projections`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from ..measure.run import Run
 from .answers import NO_ATTENTION, NO_INTERFACE, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .choices import routes
-from .extra import SCALE, SHORT, attentions, moved, once, projections
+from .extra import SCALE, SHORT, attentions, moved, once
+from .projected import projections
 
 PARTS = ("queries", "keys", "values")
 MOVES = 1e-2

@@ -133,7 +133,8 @@ MIXED = "What a block gives for a row depends on where the row stands in its bat
 def mixes_rows(run: Run) -> list[bool]:
     """For each block whether it gives another output for the same input in another row of a batch."""
     seen = entrance(run)
-    return [moved(seen.leaving[index], seen.same) > max(1e-3, tolerance(run)) for index in range(len(run.text))]
+    most = [max(moved(seen.leaving[index], row) for row in (seen.same, seen.again)) for index in range(len(run.text))]
+    return [change > max(1e-3, tolerance(run)) for change in most]
 
 
 def batch_mixing(run: Run) -> Verdict:

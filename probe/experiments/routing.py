@@ -4,17 +4,20 @@ depends on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from ..measure.rounding import digits
 from ..measure.run import Run
 from ..measure.trace import Key
-from ..measure.trace import run as run_workers
 from ..standard.hosts import Host
 from .answers import explain, per_block, phrase, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .extra import LENGTH, SHORT, forward, noisy, once, part, token_ids
-from .tap import Rows, hooks
+from .perturbed import Batch, perturbed
+from .rows import Rows, hooks
 from .unrouted import unrouted
 
 EXPERTS = ["num_local_experts", "num_experts", "n_routed_experts"]
@@ -161,35 +164,37 @@ def unnormalized_routing(run: Run) -> Verdict:
 
 
 @once
-def hashes(run: Run) -> list[bool | None]:
+def _choosing(run: Run) -> dict[int, Host]:
+    """The hosts that serve a choice of experts, by block."""
+    hosts = {index: _host(run, index, "expert_indices") for index in range(len(run.text))}
+    return {index: host for index, host in hosts.items() if host is not None}
+
+
+@perturbed(lambda run: 2 if _choosing(run) else 0)
+@contextmanager
+def hashes(run: Run, batch: Batch, rows: Rows) -> Iterator[list[bool | None]]:
     """For each block whether the experts stay when noise is added to the stream, and change with the token ids; None
     where no choice of experts was read.
     """
-    hosts = [_host(run, index, "expert_indices") for index in range(len(run.text))]
+    found: list[bool | None] = [None] * len(run.text)
+    hosts = _choosing(run)
+    if not hosts:
+        yield found
+        return
+    noise, other = 1, 2
+    rows.part(batch.ids, other).copy_(token_ids(run, SHORT, seed=1))
     chosen: dict[int, torch.Tensor] = {}
-    rows = Rows(3)
-    ids = token_ids(run, SHORT, rows.total)
-    ids[2] = token_ids(run, SHORT, seed=1)[0]
 
     def read() -> None:
-        for index, host in enumerate(hosts):
-            if host is not None:
-                chosen[index] = host.expert_indices.detach().clone()
+        for index, host in hosts.items():
+            chosen[index] = host.expert_indices.detach().clone()
 
-    if any(host is not None for host in hosts):
-        entering = [
-            (envoy._module, change) for envoy in run.text.envoys for change in (rows.align, rows.change(1, noisy))
-        ]
-        with hooks(entering):
-            run_workers(run.model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, [read])
-    found: list[bool | None] = []
-    for index in range(len(run.text)):
-        if index not in chosen:
-            found.append(None)
-            continue
-        plain, noise, other = (rows.part(chosen[index], row) for row in range(rows.total))
-        found.append(torch.equal(plain, noise) and not torch.equal(plain, other))
-    return found
+    batch.workers.append(read)
+    with hooks([(envoy._module, rows.change(noise, noisy)) for envoy in run.text.envoys]):
+        yield found
+    for index, taken in chosen.items():
+        plain = rows.part(taken, 0)
+        found[index] = torch.equal(plain, rows.part(taken, noise)) and not torch.equal(plain, rows.part(taken, other))
 
 
 def _host(run: Run, index: int, name: str) -> Host | None:

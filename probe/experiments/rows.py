@@ -91,25 +91,54 @@ def _leaving(change: Change) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a batch, in tensors that have a row axis and in those where tokens of all rows are one axis."""
+    """The rows of a batch, in tensors that have a row axis and in those where tokens of all rows are one axis.
+
+    Attributes:
+        total: how many there are.
+        batch: how many the batch has, where these are only some of them: its row 0, and those from ``first`` on.
+    """
 
     total: int
+    batch: int = 0
+    first: int = 1
+
+    def share(self, first: int, count: int) -> Rows:
+        """Row 0 and ``count`` rows from ``first`` on, to be counted from 1 on as if they were a batch."""
+        return Rows(1 + count, self._size, first)
+
+    @property
+    def _size(self) -> int:
+        return self.batch or self.total
 
     def axis(self, tensor: torch.Tensor) -> int:
         """The axis that holds the rows: the first, or the second of a stream whose first axis holds its lanes."""
-        lanes_first = tensor.ndim == 4 and tensor.shape[0] % self.total and not tensor.shape[1] % self.total
+        lanes_first = tensor.ndim == 4 and tensor.shape[0] % self._size and not tensor.shape[1] % self._size
         return 1 if lanes_first else 0
 
     def part(self, tensor: torch.Tensor, row: int) -> torch.Tensor:
         """The part of a tensor that belongs to a row, a view."""
+        return self._parts(tensor, row and row + self.first - 1, 1)
+
+    def _parts(self, tensor: torch.Tensor, place: int, count: int) -> torch.Tensor:
+        """The part of some rows of the batch, a view."""
         axis = self.axis(tensor)
-        size = tensor.shape[axis] // self.total
-        return tensor.narrow(axis, row * size, size)
+        size = tensor.shape[axis] // self._size
+        return tensor.narrow(axis, place * size, count * size)
+
+    def only(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor without the rows of the batch that are none of these."""
+        if self.total == self._size:
+            return tensor
+        parts = self._parts(tensor, 0, 1), self._parts(tensor, self.first, self.total - 1)
+        return torch.cat(parts, self.axis(tensor))
 
     def align(self, tensor: torch.Tensor) -> torch.Tensor:
         """Every row set to row 0, so that what differs between rows afterwards was changed after this point."""
-        axis = self.axis(tensor)
-        return self.part(tensor, 0).repeat(*[self.total if place == axis else 1 for place in range(tensor.ndim)])
+        repeats = [1] * tensor.ndim
+        repeats[self.axis(tensor)] = self.total - 1
+        changed = tensor.clone()
+        self._parts(changed, self.first, self.total - 1).copy_(self.part(tensor, 0).repeat(*repeats))
+        return changed
 
     def change(self, row: int, how: Change) -> Change:
         """Changes one row, see :meth:`changes`."""
@@ -136,8 +165,12 @@ class Rows:
         """Changes nothing and keeps a float32 copy of what passes, ``[rows, seq, width]`` for a stream."""
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
-            by_row = tensor.detach().float().movedim(self.axis(tensor), 0)
-            store[name] = by_row.reshape(self.total, -1, tensor.shape[-1]).clone()
+            store[name] = self.by_row(tensor).clone()
             return tensor
 
         return change
+
+    def by_row(self, tensor: torch.Tensor) -> torch.Tensor:
+        """These rows of a tensor in float32, ``[rows, seq, width]`` for a stream."""
+        by_row = self.only(tensor.detach()).float().movedim(self.axis(tensor), 0)
+        return by_row.reshape(self.total, -1, tensor.shape[-1])

@@ -11,10 +11,9 @@ import torch
 from ..measure.run import Run
 from .answers import per_block
 from .base import Quirk, Verdict, some
-from .extra import SHORT
+from .extra import SHORT, accepts
 from .listening import heard, listener
 from .tap import removed
-from .traced import accepts
 
 
 def shortened_blocks(run: Run) -> Verdict:

@@ -13,8 +13,9 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, explain, per_block
 from .base import Measured, Quirk, Verdict, some
-from .extra import SHORT, attentions, forward, once, projections, token_ids
+from .extra import SHORT, attentions, forward, once, token_ids
 from .lending import edit_reaches
+from .projected import projections
 from .projections import MOVES, PARTS, Reach, movers, reaches, untapped
 from .rows import removed
 

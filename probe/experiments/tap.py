@@ -59,6 +59,7 @@ class Tap(TorchFunctionMode):
         softmax: what to keep of a softmax over positions, from its input and output ``[batch, heads, query, key]``.
         heads: applied to the heads' outputs, ``[batch, seq, heads, head_dim]``, before the model takes them.
         ranked: applied to the numbers by which a top-k chooses.
+        rows: what to keep of a batch, where that is only some of its rows.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Tap(TorchFunctionMode):
         softmax: Softmax | None = None,
         heads: Change | None = None,
         ranked: Change | None = None,
+        rows: Rows | None = None,
     ) -> None:
         super().__init__()
         self._modules = [None if envoy is None else envoy._module for envoy in envoys]
@@ -75,6 +77,7 @@ class Tap(TorchFunctionMode):
         self._softmax = softmax
         self._heads = None if heads is None else unheard(heads)
         self._ranked = ranked
+        self._kept = rows
         self._inside: int | None = None
         self._rows = 1
         self._in_interface = False
@@ -146,7 +149,8 @@ class Tap(TorchFunctionMode):
     def _keep(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: torch.Tensor) -> None:
         block = self.blocks[self._inside or 0]
         block.queries, block.keys, block.values, block.heads = (
-            tensor.detach().clone() for tensor in (query, key, value, heads)
+            (tensor if self._kept is None else self._kept.only(tensor)).detach().clone()
+            for tensor in (query, key, value, heads)
         )
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -7,7 +7,6 @@ was changed behind it.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,8 +19,9 @@ from ..measure.trace import Inputs, Key, Worker, by_host_and_name
 from ..measure.trace import run as run_workers
 from ..standard.hosts import Host
 from .base import Measured, Verdict
-from .extra import SHORT, attention_hosts, forward, once, part, token_ids
-from .tap import Change, Rows, Tap, hooks
+from .extra import accepts, attention_hosts, once, part
+from .projected import projections
+from .rows import Change, Rows, hooks
 
 NO_ATTENTION = "No block has an attention."
 UNREAD = "What is needed of this attention stands at no place of the forward that could be read."
@@ -45,11 +45,6 @@ def attention_modules(run: Run) -> list[torch.nn.Module | None]:
         attention: Envoy | None = None if host is None else part(envoy, host)
         found.append(None if attention is None else attention._module)
     return found
-
-
-def accepts(run: Run, name: str) -> bool:
-    """Whether the model's forward takes an argument of this name."""
-    return name in inspect.signature(run.model._module.forward).parameters
 
 
 def aligned(run: Run, rows: Rows) -> list[tuple[torch.nn.Module, Change]]:
@@ -165,13 +160,9 @@ def traced_forward(
         run_workers(run.model, given, workers)
 
 
-@once
 def softmax_elsewhere(run: Run) -> bool:
     """Whether a softmax over positions runs inside the blocks, though none has an attention that serves its values."""
-    tap = Tap(run.text.envoys)
-    with tap:
-        forward(run, token_ids(run, SHORT))
-    return any(block.softmaxes or block.interface for block in tap.blocks)
+    return any(tapped.softmaxes or tapped.interface for tapped in projections(run).inside)
 
 
 def judged(

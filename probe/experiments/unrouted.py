@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from ..measure.run import Contribution, Run
-from ..measure.trace import run as run_workers
 from ..standard.hosts import Host
 from .answers import tolerance
-from .extra import SHORT, once, token_ids
-from .tap import Rows, hooks
+from .extra import once
+from .perturbed import Batch, perturbed
+from .rows import Rows
 
 WEIGHTS = "expert_weights"
 SHARES = (1.0, 0.0, 0.5)
 """What the weights of each row are multiplied by; the third shows that the output is linear in them."""
 
+Places = dict[int, tuple[Host, Host, str]]
+
 
 @once
-def unrouted(run: Run) -> list[torch.Tensor | None]:
+def _places(run: Run) -> Places:
+    """By block the hosts of a mixture's expert weights and of its contribution, and that contribution's name."""
+    return {index: found for index in range(len(run.text)) if (found := _mixture(run, index)) is not None}
+
+
+@perturbed(lambda run: len(SHARES) - 1 if _places(run) else 0)
+@contextmanager
+def unrouted(run: Run, batch: Batch, rows: Rows) -> Iterator[list[torch.Tensor | None]]:
     """For each block what its mixture gives where no expert has any weight, ``[seq, width]``; None where the weights
     are not served, or the mixture's output does not follow them in a straight line.
     """
-    places = {index: found for index in range(len(run.text)) if (found := _mixture(run, index)) is not None}
+    found: list[torch.Tensor | None] = [None] * len(run.text)
+    places = _places(run)
     given: dict[int, torch.Tensor] = {}
-    rows = Rows(len(SHARES))
 
     def weigh() -> None:
         for weights, _, _ in places.values():
@@ -33,14 +45,13 @@ def unrouted(run: Run) -> list[torch.Tensor | None]:
 
     def read() -> None:
         for index, (_, host, name) in places.items():
-            held = getattr(host, name).detach().float()
-            given[index] = held.reshape(rows.total, -1, held.shape[-1]).clone()
+            given[index] = rows.by_row(getattr(host, name)).clone()
 
     if places:
-        ids = token_ids(run, SHORT, rows.total)
-        with hooks([(envoy._module, rows.align) for envoy in run.text.envoys]):
-            run_workers(run.model, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, [weigh, read])
-    return [_left(run, given.get(index)) for index in range(len(run.text))]
+        batch.workers += [weigh, read]
+    yield found
+    for index, held in given.items():
+        found[index] = _left(run, held)
 
 
 def _mixture(run: Run, index: int) -> tuple[Host, Host, str] | None:
@@ -64,12 +75,10 @@ def _writable(host: Host) -> bool:
     return value is not None and host.refusal(value) is None and value.writable
 
 
-def _left(run: Run, given: torch.Tensor | None) -> torch.Tensor | None:
+def _left(run: Run, given: torch.Tensor) -> torch.Tensor | None:
     """What is left without weights, where the output follows them: as it is, without them, and half the way. A vector
     that is the same for every token is a bias, and nothing is left beside it.
     """
-    if given is None:
-        return None
     whole, without, half = given
     off, moved = (half - (whole + without) / 2).abs().max(), (whole - without).abs().max()
     close = tolerance(run) * whole.abs().max()

@@ -14,7 +14,7 @@ from ..measure.nodes import every as every_node
 from ..measure.run import Run
 from .answers import per_block, phrase
 from .base import Measured, Quirk, Verdict, some
-from .entrance import entrance
+from .projected import projections
 
 
 def _sublayers(anatomy: BlockAnatomy) -> list[Term]:
@@ -107,7 +107,8 @@ def hybrid(run: Run) -> Verdict:
     """The kinds of what mixes positions on each block; the same on all of them makes the answer no. An attention counts
     where it runs, also on the way into another sublayer.
     """
-    attends = entrance(run).attends if run.readings else [False] * len(run.text)
+    inside = projections(run).inside if run.readings else []
+    attends = [tapped.queries is not None for tapped in inside] or [False] * len(run.text)
     kinds = [
         "+".join(sorted({t.kind for t in anatomy.terms if t.kind in ("attention", "mixer")} | inner)) or "none"
         for anatomy, inner in zip(run.text.anatomy, ({"attention"} if a else set() for a in attends), strict=True)

@@ -9,7 +9,8 @@ import torch
 
 from ...experiments.answers import NO_INTERFACE
 from ...experiments.base import in_words
-from ...experiments.extra import attentions, linear_paths
+from ...experiments.extra import attentions
+from ...experiments.projected import linear_paths
 from ...schema import Weight
 from ..run import Run
 from .layout import SHORT, Layout, layout, within

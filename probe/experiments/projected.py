@@ -1,0 +1,140 @@
+"""Each attention's projections perturbed, one a row: what its queries, keys, values and output make of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from nnsight.intervention.envoy import Envoy
+
+from ..measure.edits import noise_like
+from ..measure.run import Run
+from .extra import SCALE, SHORT, attentions, noisy, once, part, times
+from .perturbed import Batch, perturbed
+from .rows import Change, Rows, hooks
+from .tap import Tap, Tapped
+
+
+@dataclass
+class Projections:
+    """What an attention's queries, keys, values and output do when one of its projections is perturbed.
+
+    ``noise`` and ``scaled`` give, for a projection's path below the attention, the row in which noise was added to its
+    output, and the row in which it was multiplied; ``whole`` is the row in which the attention's input was multiplied,
+    and ``nothing`` the one in which it is zero. ``outputs`` holds what each projection returned, per block.
+    """
+
+    taps: list[Tapped] = field(default_factory=list)
+    """What passed in each block's attention; nothing where it has none."""
+    inside: list[Tapped] = field(default_factory=list)
+    """The same, and what passed anywhere in a block without an attention."""
+    noise: dict[str, int] = field(default_factory=dict)
+    scaled: dict[str, int] = field(default_factory=dict)
+    heads: int = 0
+    up: int = 0
+    whole: int = 0
+    nothing: int = 0
+    place: int = 0
+    at: int = 0
+    own: list[list[str]] = field(default_factory=list)
+    outputs: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
+    down: dict[int, torch.Tensor] = field(default_factory=dict)
+    returned: dict[int, torch.Tensor] = field(default_factory=dict)
+    """What each attention returned."""
+
+
+def linear_paths(attention: Envoy | None) -> list[str]:
+    """Paths of the modules below an attention that hold a matrix, and are no norm."""
+    if attention is None:
+        return []
+    return [
+        path
+        for path, module in attention._module.named_modules()
+        if any(p.ndim == 2 and not _forgets_scale(module, p) for p in module.parameters(recurse=False))
+    ]
+
+
+def _forgets_scale(module: torch.nn.Module, matrix: torch.Tensor) -> bool:
+    """Whether a module gives the same for a larger input, as a norm with a gain for each head does."""
+    for shape in ((1, 2, matrix.shape[-1]), (1, 2, *matrix.shape)):
+        given = noise_like(torch.empty(shape)).to(matrix.device, matrix.dtype)
+        try:
+            with torch.no_grad():
+                out = module(torch.cat([given, given * 16]))
+        except (TypeError, RuntimeError, ValueError, AttributeError, IndexError, KeyError):
+            continue
+        return isinstance(out, torch.Tensor) and torch.allclose(*out.chunk(2), rtol=1e-2, atol=1e-2)
+    return False
+
+
+@once
+def _own(run: Run) -> list[list[str]]:
+    """For each block the paths of its attention's projections."""
+    return [linear_paths(attention) for attention in attentions(run)]
+
+
+def _paths(run: Run) -> list[str]:
+    return list(dict.fromkeys(path for found in _own(run) for path in found))
+
+
+@perturbed(lambda run: 2 * len(_paths(run)) + 5)
+@contextmanager
+def projections(run: Run, _: Batch, rows: Rows) -> Iterator[Projections]:
+    """Rows that perturb the attention's projections, the heads' outputs, and the MLP's up projection."""
+    every, own, paths = attentions(run), _own(run), _paths(run)
+    found = Projections(own=own)
+    for index, path in enumerate(paths):
+        found.noise[path], found.scaled[path] = 1 + 2 * index, 2 + 2 * index
+    after = 1 + 2 * len(paths)
+    found.heads, found.up, found.whole, found.nothing, found.place = range(after, after + 5)
+    found.at = SHORT // 3
+    entering: list[tuple[torch.nn.Module, Change]] = []
+    leaving: list[tuple[torch.nn.Module, Change]] = []
+    for index, (attention, envoy) in enumerate(zip(every, run.text.envoys, strict=True)):
+        if attention is not None:
+            entering += [
+                (attention._module, rows.align),
+                (
+                    attention._module,
+                    rows.changes(
+                        {
+                            found.whole: times(SCALE),
+                            found.nothing: times(0.0),
+                            found.place: partial(_noise_at, found.at),
+                        }
+                    ),
+                ),
+            ]
+            leaving.append((attention._module, rows.keep(found.returned, index)))
+            for path in own[index]:
+                module = attention._module.get_submodule(path)
+                changes = rows.changes({found.noise[path]: noisy, found.scaled[path]: times(SCALE)})
+                leaving += [(module, changes), (module, rows.keep(found.outputs, (index, path)))]
+        for mlp in (part(envoy, host) for host in ("mlp", "mlp.shared_experts")):
+            if mlp is None:
+                continue
+            up, down = part(mlp, "up_proj"), part(mlp, "down_proj")
+            if up is not None and down is not None:
+                entering.append((mlp._module, rows.align))
+                leaving += [
+                    (up._module, rows.change(found.up, times(SCALE))),
+                    (down._module, rows.keep(found.down, index)),
+                ]
+    blocks = run.text.envoys
+    listened = [block if attention is None else attention for block, attention in zip(blocks, every, strict=True)]
+    tap = Tap(listened, heads=rows.change(found.heads, times(SCALE)), rows=rows)
+    with hooks(entering, leaving, alike=True), tap:
+        yield found
+    found.inside = tap.blocks
+    found.taps = [
+        Tapped() if attention is None else tapped for attention, tapped in zip(every, tap.blocks, strict=True)
+    ]
+
+
+def _noise_at(position: int, row: torch.Tensor) -> torch.Tensor:
+    changed = row.clone()
+    changed[position] = noisy(row[position])
+    return changed
