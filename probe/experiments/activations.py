@@ -12,7 +12,7 @@ from ..measure.anatomy import Term
 from ..measure.run import Run
 from .answers import tolerance
 from .extra import once
-from .listening import heard, listener
+from .listening import listening
 
 KNOWN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": torch.nn.functional.silu,
@@ -50,7 +50,7 @@ def _feeds(run: Run, index: int) -> list[Term]:
 
 def activation_modules(run: Run, index: int) -> list[torch.nn.Module]:
     """The modules within a block's MLPs that work on each number by itself, do something to it, and were called."""
-    called = heard(run, _Watch).called
+    called = _watched(run).called
     return [module for module in _candidates(run, index) if id(module) in called]
 
 
@@ -105,7 +105,7 @@ def functions(run: Run) -> list[set[str] | None]:
     Modules are called on a grid; what an MLP does without a module is seen in one forward, by the values of each
     activation function it calls and of each square it takes of what one gave.
     """
-    watch = heard(run, _Watch)
+    watch = _watched(run)
     found: list[set[str] | None] = []
     for index in range(len(run.text)):
         if not _feeds(run, index):
@@ -117,7 +117,6 @@ def functions(run: Run) -> list[set[str] | None]:
     return found
 
 
-@listener
 class _Watch(TorchFunctionMode):
     """Names the activation functions that are called inside the MLPs, and notes the activation modules that are."""
 
@@ -188,5 +187,7 @@ class _Watch(TorchFunctionMode):
         known = _named(given, out, self._run)
         self.found.setdefault(self._inside or 0, set()).add(known)
 
+
+_watched = listening(_Watch)
 
 __all__ = ["activation_modules", "function_of", "functions", "grid"]

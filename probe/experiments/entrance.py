@@ -29,8 +29,8 @@ class Entrance:
     """Rows of other tokens, of other embeddings and of a larger stream.
 
     Rows :attr:`same` and :attr:`again` are row 0 again; row :attr:`other` has other tokens; in row :attr:`larger` the
-    embedding module's output is multiplied; row :attr:`ids` has other tokens and row 0's embedding; in row :attr:`scaled`
-    the stream that enters each block is multiplied.
+    embedding module's output is multiplied; row :attr:`ids` has other tokens and row 0's embedding; in row
+    :attr:`scaled` the stream that enters each block is multiplied.
 
     Attributes:
         embedded: the embedding module's output, ``[rows, seq, width]``.
@@ -70,7 +70,7 @@ def entrance(run: Run, batch: Batch, rows: Rows) -> Iterator[Entrance]:
         changes = {Entrance.larger: times(SCALE), Entrance.ids: lambda _: rows.part(out, 0)[0]}
         changed = rows.changes(changes)(out)
         if not given:
-            found.embedded = rows.by_row(changed).clone()
+            found.embedded = rows.by_row(changed)
         given.append(rows.only(args[0]))
         return changed
 

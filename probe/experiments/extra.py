@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
@@ -25,7 +25,6 @@ LENGTH = 40
 
 SHORT = 12
 """Positions of a prompt of which many copies run."""
-
 
 SCALE = 4.0
 """What a scaled row multiplies."""
@@ -129,7 +128,13 @@ def moved(tensor: torch.Tensor, row: int, base: int = 0) -> float:
 
 
 def noisy(row: torch.Tensor) -> torch.Tensor:
-    return row + noise_like(row).to(row.dtype) * row.float().std().to(row.dtype)
+    """A row with noise of its own spread added."""
+    return row + _noise(row.shape, row.device).to(row.dtype) * row.float().std().to(row.dtype)
+
+
+@lru_cache(maxsize=32)
+def _noise(shape: torch.Size, device: torch.device) -> torch.Tensor:
+    return noise_like(torch.empty(shape, device=device))
 
 
 def times(factor: float) -> Change:

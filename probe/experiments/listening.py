@@ -5,51 +5,38 @@ It asks for the last logit alone where the model takes that request, as generati
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import update_wrapper
 from typing import Any, TypeVar
 
 import torch
 
 from ..measure.run import Run
-from .extra import SHORT, accepts, forward, once, token_ids
+from .extra import SHORT, accepts, forward, token_ids
+from .shared import Shared
 
 Heard = TypeVar("Heard")
+
+
 Listener = Callable[[Run], AbstractContextManager[Heard]]
-"""Gives what it hears while the context lasts."""
-
-LISTENERS: list[Listener[Any]] = []
+"""Gives what it hears, complete when the context ends."""
 
 
-def listener(begin: Listener[Heard]) -> Listener[Heard]:
-    """Has it listen to the shared forward."""
-    LISTENERS.append(begin)
-    return begin
+def listening(begin: Listener[Heard]) -> Callable[[Run], Heard]:
+    """Has it listen to the shared forward; gives what it heard, by run."""
+    return update_wrapper(_SHARED.join(begin), begin)
 
 
-def heard(run: Run, begin: Listener[Heard]) -> Heard:
-    """What a listener heard; in a forward of its own where another one fails."""
-    every = _together(run)
-    if begin not in every:
-        every[begin] = _hear(run, [begin])[begin]
-    found: Heard = every[begin]
-    return found
-
-
-@once
-def _together(run: Run) -> dict[Listener[Any], Any]:
-    try:
-        return _hear(run, LISTENERS)
-    except Exception:
-        return {}  # who is at fault raises again when it listens alone
-
-
-def _hear(run: Run, listeners: list[Listener[Any]]) -> dict[Listener[Any], Any]:
+def _hear(run: Run, listeners: Sequence[Listener[Any]]) -> list[Any]:
     ids = token_ids(run, SHORT)
     with ExitStack() as stack, torch.no_grad():
-        found = {begin: stack.enter_context(begin(run)) for begin in listeners}
+        found = [stack.enter_context(begin(run)) for begin in listeners]
         if accepts(run, "logits_to_keep"):
             run.model._module(input_ids=ids, attention_mask=torch.ones_like(ids), logits_to_keep=1)
         else:
             forward(run, ids)
     return found
+
+
+_SHARED: Shared[Listener[Any]] = Shared(_hear)

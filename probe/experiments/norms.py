@@ -16,7 +16,7 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .listening import heard, listener
+from .listening import listening
 from .reweighted import called_with
 from .tap import removed
 
@@ -78,14 +78,10 @@ def _norms(run: Run, index: int) -> Iterator[str]:
     yield from (node.norm for node in every_node(anatomy.tree) if isinstance(node, NormNode))
 
 
-def calls(run: Run) -> list[list[Call]]:
-    """How each block's norms are called on a short prompt."""
-    return heard(run, _calling)
-
-
-@listener
+@listening
 @contextmanager
-def _calling(run: Run) -> Iterator[list[list[Call]]]:
+def calls(run: Run) -> Iterator[list[list[Call]]]:
+    """How each block's norms are called on a short prompt."""
     found: list[list[Call]] = [[] for _ in run.text.envoys]
     with ExitStack() as stack:
         for index, envoy in enumerate(run.text.envoys):

@@ -173,8 +173,8 @@ def _choosing(run: Run) -> dict[int, Host]:
 @perturbed(lambda run: 2 if _choosing(run) else 0)
 @contextmanager
 def hashes(run: Run, batch: Batch, rows: Rows) -> Iterator[list[bool | None]]:
-    """For each block whether the experts stay when noise is added to the stream, and change with the token ids; None
-    where no choice of experts was read.
+    """For each block whether the experts stay when noise is added to the stream, as in every row of row 0's token ids,
+    and change with the ids; None where no choice of experts was read.
     """
     found: list[bool | None] = [None] * len(run.text)
     hosts = _choosing(run)
@@ -192,9 +192,12 @@ def hashes(run: Run, batch: Batch, rows: Rows) -> Iterator[list[bool | None]]:
     batch.workers.append(read)
     with hooks([(envoy._module, rows.change(noise, noisy)) for envoy in run.text.envoys]):
         yield found
+    whole = Rows(len(batch.ids))
+    same = [row for row, ids in enumerate(batch.ids) if torch.equal(ids, batch.ids[0])]
     for index, taken in chosen.items():
         plain = rows.part(taken, 0)
-        found[index] = torch.equal(plain, rows.part(taken, noise)) and not torch.equal(plain, rows.part(taken, other))
+        stays = all(torch.equal(plain, whole.part(taken, row)) for row in same)
+        found[index] = stays and not torch.equal(plain, rows.part(taken, other))
 
 
 def _host(run: Run, index: int, name: str) -> Host | None:

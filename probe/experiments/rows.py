@@ -126,9 +126,9 @@ class Rows:
         return tensor.narrow(axis, place * size, count * size)
 
     def only(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor without the rows of the batch that are none of these."""
+        """A copy of a tensor without the rows of the batch that are none of these."""
         if self.total == self._size:
-            return tensor
+            return tensor.clone()
         parts = self._parts(tensor, 0, 1), self._parts(tensor, self.first, self.total - 1)
         return torch.cat(parts, self.axis(tensor))
 
@@ -165,12 +165,12 @@ class Rows:
         """Changes nothing and keeps a float32 copy of what passes, ``[rows, seq, width]`` for a stream."""
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
-            store[name] = self.by_row(tensor).clone()
+            store[name] = self.by_row(tensor)
             return tensor
 
         return change
 
     def by_row(self, tensor: torch.Tensor) -> torch.Tensor:
-        """These rows of a tensor in float32, ``[rows, seq, width]`` for a stream."""
+        """A copy of these rows of a tensor in float32, ``[rows, seq, width]`` for a stream."""
         by_row = self.only(tensor.detach()).float().movedim(self.axis(tensor), 0)
         return by_row.reshape(self.total, -1, tensor.shape[-1])

@@ -12,7 +12,7 @@ from ..measure.run import Run
 from .answers import per_block
 from .base import Quirk, Verdict, some
 from .extra import SHORT, accepts
-from .listening import heard, listener
+from .listening import listening
 from .tap import removed
 
 
@@ -22,16 +22,16 @@ def shortened_blocks(run: Run) -> Verdict:
     """
     if not accepts(run, "logits_to_keep"):
         return Verdict("n/a", why="The model's forward cannot be asked for the last logits only.")
-    sizes = heard(run, _measuring)
+    sizes = _sizes(run)
     whole = max(sizes.values(), default=0)
     short = [None if index not in sizes else sizes[index] < whole for index in range(len(run.text))]
     kept = SHORT * min(sizes.values(), default=0) // max(whole, 1)
     return per_block(short, {"prompt": SHORT, "positions_run": kept} if any(short) else {"prompt": SHORT})
 
 
-@listener
+@listening
 @contextmanager
-def _measuring(run: Run) -> Iterator[dict[int, int]]:
+def _sizes(run: Run) -> Iterator[dict[int, int]]:
     """The size of what each block gives."""
     sizes: dict[int, int] = {}
     with ExitStack() as stack:

@@ -149,7 +149,7 @@ class Tap(TorchFunctionMode):
     def _keep(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: torch.Tensor) -> None:
         block = self.blocks[self._inside or 0]
         block.queries, block.keys, block.values, block.heads = (
-            (tensor if self._kept is None else self._kept.only(tensor)).detach().clone()
+            tensor.detach().clone() if self._kept is None else self._kept.only(tensor.detach())
             for tensor in (query, key, value, heads)
         )
 

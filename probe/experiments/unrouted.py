@@ -45,7 +45,7 @@ def unrouted(run: Run, batch: Batch, rows: Rows) -> Iterator[list[torch.Tensor |
 
     def read() -> None:
         for index, (_, host, name) in places.items():
-            given[index] = rows.by_row(getattr(host, name)).clone()
+            given[index] = rows.by_row(getattr(host, name))
 
     if places:
         batch.workers += [weigh, read]

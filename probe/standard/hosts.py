@@ -5,7 +5,7 @@ A family that differs subclasses a host and moves the values that are elsewhere;
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from nnsight.intervention.envoy import Envoy
@@ -33,16 +33,19 @@ class Host(Part):
     """
 
     role = ""
+    _declared: ClassVar[dict[str, StandardValue]]
 
     @classmethod
     def standard_values(cls) -> dict[str, StandardValue]:
         """The values this host class declares, in the order of a forward pass, base classes first."""
-        found: dict[str, StandardValue] = {}
-        for base in reversed(cls.__mro__):
-            for name, attribute in vars(base).items():
-                if isinstance(attribute, StandardValue):
-                    found[name] = attribute
-        return found
+        if "_declared" not in vars(cls):
+            found: dict[str, StandardValue] = {}
+            for base in reversed(cls.__mro__):
+                for name, attribute in vars(base).items():
+                    if isinstance(attribute, StandardValue):
+                        found[name] = attribute
+            cls._declared = found
+        return cls._declared
 
     def refusal(self, value: StandardValue) -> str | None:
         """Why this load cannot give ``value``, or None; answered once a load."""
