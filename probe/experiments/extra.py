@@ -71,6 +71,12 @@ def attention_hosts(run: Run) -> list[str | None]:
 
 
 @once
+def layer_types(run: Run) -> list[str]:
+    """The type of each block."""
+    return run.model.layer_types
+
+
+@once
 def attentions(run: Run) -> list[Envoy | None]:
     """The attention of each block, whatever a module is called: the one that a contribution comes from, else one on the
     way into another sublayer; None where there is none.

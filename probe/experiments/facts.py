@@ -14,7 +14,7 @@ from ..schema import Fact
 from .answers import NO_ATTENTION, tolerance
 from .base import STRICT, in_words
 from .cache import cache_facts
-from .extra import SHORT, attentions, token_ids
+from .extra import SHORT, attentions, layer_types, token_ids
 from .generation import generation_facts
 from .misread import misread_facts
 from .recurrence_code import recurrence_facts
@@ -172,7 +172,7 @@ def _logits(run: Run, inputs: dict[str, Any], attn: str) -> torch.Tensor:
 def score_scales(run: Run) -> list[Fact]:
     """The factor between q·k and the scores, by kind of block where they differ."""
     scales: dict[str, set[float]] = {}
-    for kind, fit in zip(run.model.layer_types, fits(run), strict=True):
+    for kind, fit in zip(layer_types(run), fits(run), strict=True):
         if fit is not None and fit.kind != "other":
             scales.setdefault(kind, set()).add(digits(fit.scale))
     every = set().union(*scales.values())

@@ -10,6 +10,7 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import entry, equal, explain, per_block
 from .base import Measured, Quirk, Verdict, some
+from .extra import layer_types
 from .turning import Rotary, rotaries
 
 RESCALED = 0.05
@@ -18,13 +19,9 @@ RESCALED = 0.05
 HALF = "Frequencies are read off in float32 only: in half precision a slow rotation is lost in rounding."
 
 
-def layer_type(run: Run, block: int) -> str:
-    return run.model.layer_types[block]
-
-
 def rope_entries(run: Run, block: int, name: str) -> list[str]:
     """Where a config may hold a rotary number of a block."""
-    return [f"rope_parameters.{name}", f"rope_parameters.{layer_type(run, block)}.{name}"]
+    return [f"rope_parameters.{name}", f"rope_parameters.{layer_types(run)[block]}.{name}"]
 
 
 def rotary_bases(run: Run) -> Verdict:
@@ -35,7 +32,7 @@ def rotary_bases(run: Run) -> Verdict:
     for index, rotary in enumerate(rotaries(run)):
         base = None if rotary is None else _base(run, index, rotary)
         if base is not None:
-            bases.setdefault(layer_type(run, index), set()).add(base)
+            bases.setdefault(layer_types(run)[index], set()).add(base)
     every = sorted(set().union(*bases.values()))
     measured: Measured = {f"base_{kind}": min(found) for kind, found in bases.items() if not _apart(found)}
     names = {f"base_{kind}": [f"rope_parameters.{kind}.rope_theta", "rope_parameters.rope_theta"] for kind in bases}

@@ -13,7 +13,7 @@ from ..schema import Fact
 from .answers import tolerance
 from .base import some
 from .cache import CANNOT, Stored, continued, returned
-from .extra import SHORT, attentions, moved, noisy, once, token_ids
+from .extra import SHORT, attentions, layer_types, moved, noisy, once, token_ids
 from .tap import Change, Rows, Tap, hooks
 
 BACK = 3
@@ -125,7 +125,7 @@ def _reach(run: Run, taken: Step) -> Fact:
 
 def _by_type(run: Run, before: list[Stored]) -> list[Fact]:
     """What stands in the cache after a prompt longer than any window, for each type of block."""
-    types = run.model.layer_types
+    types = layer_types(run)
     if len(before) != len(types) or not any(map(_filled, before[1:])):  # a cache without layers is one for all blocks
         return []
     held: dict[str, set[str]] = {}

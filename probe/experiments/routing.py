@@ -11,7 +11,6 @@ import torch
 
 from ..measure.rounding import digits
 from ..measure.run import Run
-from ..measure.trace import Key
 from ..standard.hosts import Host
 from .answers import explain, per_block, phrase, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
@@ -166,8 +165,12 @@ def unnormalized_routing(run: Run) -> Verdict:
 @once
 def _choosing(run: Run) -> dict[int, Host]:
     """The hosts that serve a choice of experts, by block."""
-    hosts = {index: _host(run, index, "expert_indices") for index in range(len(run.text))}
-    return {index: host for index, host in hosts.items() if host is not None}
+    chosen = {(key.host, key.block) for key in run.readings if key.name == "expert_indices"}
+    found: dict[int, Host] = {}
+    for label, block, host in run.model.hosts() if chosen else ():
+        if block is not None and (label, block) in chosen and label.startswith(run.text.label):
+            found.setdefault(block, host)
+    return found
 
 
 @perturbed(lambda run: 2 if _choosing(run) else 0)
@@ -198,18 +201,6 @@ def hashes(run: Run, batch: Batch, rows: Rows) -> Iterator[list[bool | None]]:
         plain = rows.part(taken, 0)
         stays = all(torch.equal(plain, whole.part(taken, row)) for row in same)
         found[index] = stays and not torch.equal(plain, rows.part(taken, other))
-
-
-def _host(run: Run, index: int, name: str) -> Host | None:
-    """The host of a block that serves a value in this run."""
-    return next(
-        (
-            host
-            for label, block, host in run.model.hosts()
-            if block == index and label.startswith(run.text.label) and Key(label, block, name) in run.readings
-        ),
-        None,
-    )
 
 
 def hash_routing(run: Run) -> Verdict:

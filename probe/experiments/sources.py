@@ -13,7 +13,7 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, explain, per_block
 from .base import Measured, Quirk, Verdict, some
-from .extra import SHORT, attentions, forward, once, token_ids
+from .extra import SHORT, attentions, forward, layer_types, once, token_ids
 from .lending import edit_reaches
 from .projected import projections
 from .projections import MOVES, PARTS, Reach, movers, reaches, untapped
@@ -99,7 +99,7 @@ def borrowed_kv(run: Run) -> Verdict:
 
 def _last_owner(run: Run, borrower: int, borrowed: list[bool | None]) -> int | None:
     """The last block before one, of its layer type, that projects keys of its own."""
-    kinds = run.model.layer_types
+    kinds = layer_types(run)
     return next((i for i in range(borrower - 1, -1, -1) if kinds[i] == kinds[borrower] and borrowed[i] is False), None)
 
 

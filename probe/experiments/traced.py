@@ -15,7 +15,7 @@ import torch
 from nnsight.intervention.envoy import Envoy
 
 from ..measure.run import Run
-from ..measure.trace import Inputs, Key, Worker, by_host_and_name
+from ..measure.trace import Inputs, Key, Worker
 from ..measure.trace import run as run_workers
 from ..standard.hosts import Host
 from .base import Measured, Verdict
@@ -134,21 +134,27 @@ def seen_by(pattern: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
 
 def groups(run: Run, names: Sequence[str]) -> list[list[tuple[Key, Host]]]:
     """The hosts to ask for each value, block after block: the attention of each block."""
-    every = attention_hosts(run)
-
-    def wanted(key: Key) -> bool:
-        if key.block is None or key.name not in names or not key.host.startswith(run.text.label):
-            return False
-        return key.block < len(every) and key.host == run.text.host(every[key.block] or "-")
-
-    by_name: dict[str, list[tuple[Key, Host]]] = {}
-    for (_, name), hosts in by_host_and_name(run.model, wanted).items():
-        by_name.setdefault(name, []).extend(hosts)
-    return [sorted(hosts, key=_block) for hosts in by_name.values()]
+    serving = [
+        [(Key(label, index, name), host) for index, (label, host) in _hosts(run).items() if _serves(host, name)]
+        for name in names
+    ]
+    return [hosts for hosts in serving if hosts]
 
 
-def _block(pair: tuple[Key, Host]) -> int:
-    return pair[0].block or 0
+@once
+def _hosts(run: Run) -> dict[int, tuple[str, Host]]:
+    """By block the label and the host of its attention."""
+    labels = {index: run.text.host(path) for index, path in enumerate(attention_hosts(run)) if path}
+    found: dict[int, tuple[str, Host]] = {}
+    for label, index, host in run.model.hosts():
+        if index is not None and labels.get(index) == label:
+            found[index] = label, host
+    return found
+
+
+def _serves(host: Host, name: str) -> bool:
+    value = host.standard_values().get(name)
+    return value is not None and host.refusal(value) is None
 
 
 def traced_forward(
