@@ -15,7 +15,8 @@ import torch
 
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import LENGTH, SHORT, attentions, forward, moved, noisy, once, projections, token_ids
+from .extra import LENGTH, SHORT, attentions, forward, moved, noisy, once, token_ids
+from .projected import projections
 from .rows import Change, Rows, hooks, removed
 from .tap import Tap
 from .traced import MASKED

@@ -14,7 +14,7 @@ from ..measure.trace import run as run_workers
 from .answers import explain, per_block, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .extra import SHORT, forward, moved, noisy, token_ids
-from .listening import heard, listener
+from .listening import listening
 from .rows import Change, Rows, hooks, removed
 
 PASSES = ("loop_num_passes", "n_recurrent_loops", "num_loops", "num_recurrent_steps")
@@ -26,7 +26,7 @@ def looped_blocks(run: Run) -> Verdict:
     on its first pass alone, on its last and on all of them, and the final stream compared with that of a row without
     noise; and twice what its `layer_output` reads is written back, to see which passes then return that.
     """
-    order = heard(run, _calls)
+    order = _calls(run)
     counts = [order.count(index) for index in range(len(run.text))]
     looped = [index for index, count in enumerate(counts) if count > 1]
     found = [None if count == 0 else count > 1 for count in counts]
@@ -44,7 +44,7 @@ def looped_blocks(run: Run) -> Verdict:
     return per_block(found, measured, explain(run, measured, {"passes": PASSES}))
 
 
-@listener
+@listening
 @contextmanager
 def _calls(run: Run) -> Iterator[list[int]]:
     """The blocks in the order in which a forward calls them."""
