@@ -197,6 +197,7 @@ class Watched:
                 reached = [*map(self._reaches, changes)]
                 enters = [joined(path) for path in group] if side == "out" else [None]
                 numbers = [_index(path) for path in group]
+                takes = [None if side == "out" or path in stack else self._leaves(stack, path) for path in group]
                 lost = [
                     number
                     for path, number, hit in zip(group, numbers, reached, strict=True)
@@ -214,8 +215,14 @@ class Watched:
                     edits=all(reached),
                     in_place=lost,
                     logits=one_digit(max(changes)),
+                    takes=[block for block in takes if block is not None] if None not in takes else None,
                     enters=[at for at in enters if at is not None] if None not in enters else None,
                 )
+
+    def _leaves(self, stack: list[str], path: str) -> int | None:
+        """The encoder's block whose output a module takes."""
+        entering = self.seen[path].entering
+        return next((n for n, block in enumerate(stack) if _equal(self.seen[block].leaving, entering)), None)
 
     def _reaches(self, change: float) -> bool:
         return change > 8 * self.noise + 1e-7 * float(self.logits.abs().max())

@@ -33,6 +33,11 @@ class Station(Part):
         "one comes after a hook of transformers that has kept the first; `[0]` where there is no `{i}`",
     )
     logits: float = Field(description="largest change of a logit under the edits, one significant digit")
+    takes: list[int] | None = Field(
+        None,
+        description="of an input outside the encoder's blocks: the block whose output it is; aligned with `blocks`; "
+        "null where it is no block's",
+    )
     enters: list[int] | None = Field(
         None,
         description="where the tensor is what the text stream gets at the image tokens: -1 for what enters the first "

@@ -58,7 +58,7 @@ def record(measured: str) -> Record:
         stations=[
             schema.Station(
                 path="visual.blocks.{i}", module="Block", side="out", element="output", shape=[4, 8], blocks=[0, 1],
-                role="block", reaches=[0], edits=False, in_place=[0], logits=0.5, enters=[-1],
+                role="block", reaches=[0], edits=False, in_place=[0], logits=0.5, takes=[1], enters=[-1],
             )
         ],
         patterns=[schema.Pattern(blocks=[0], shape=[1, 2, 6, 6], both_ways=[0])], without_pattern=[1],

@@ -97,6 +97,8 @@ def test_the_way_has_patches_blocks_and_what_enters_the_text_model(family: str, 
         assert block.reaches == UNREAD.get(family, block.blocks)
     [entering] = rows(found, enters=[-1])
     assert entering.side == "out" and entering.edits
+    if family in DEEPSTACK:
+        assert [row.takes for row in found.stations if row.takes] == [[0, 1, 2], [2]]
     later = [row.enters for row in found.stations if row.enters and row.enters != [-1]]
     assert bool(later) == (family in DEEPSTACK) and all(after == [0, 1, 2] for after in later)
     assert [s for pattern in found.patterns for s in pattern.shape[-2:]] == found.inputs["input_ids"][-1:] * 2

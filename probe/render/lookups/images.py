@@ -59,8 +59,11 @@ def _is(subject: Subject, row: Station) -> Markup:
         said.append(
             say("added to the text stream at the image tokens, after text {many} {after}", many=many, after=after)
         )
+    elif row.takes:
+        many = "blocks" if len(row.takes) > 1 else "block"
+        said.append(say("what leaves the encoder's {many} {blocks}", many=many, blocks=listing(row.takes)))
     elif row.side == "in" and row.path in _making(subject):
-        said.append(prose("what that is made of"))
+        said.append(prose("what the image tokens are made from"))
     return Markup("; ").join(said)
 
 
