@@ -47,7 +47,7 @@ def _watched(subject: Subject) -> Lookup | None:
         return None
     values, stations = [value for value in subject.record.values if is_served(value)], len(images.stations)
     rows = [
-        [Markup("this project, nnsight"), _share(len(values), len(values)), Markup("none by name; hooks as below")],
+        [Markup("this project, nnsight"), _share(len(values), len(values)), Markup("none by name, all by hooks")],
         [
             Markup("PyTorch, a module or an operation"),
             _share(sum(value.hf is not None for value in values), len(values)),
