@@ -17,6 +17,9 @@ from .perturbed import Batch, perturbed
 from .rows import Change, Rows, hooks
 from .tap import Tap, Tapped
 
+LARGE = 1e4
+"""What the output of every projection is multiplied by in one row, to reach any range that it is kept within."""
+
 
 @dataclass
 class Projections:
@@ -24,7 +27,8 @@ class Projections:
 
     ``noise`` and ``scaled`` give, for a projection's path below the attention, the row in which noise was added to its
     output, and the row in which it was multiplied; ``whole`` is the row in which the attention's input was multiplied,
-    and ``nothing`` the one in which it is zero. ``outputs`` holds what each projection returned, per block.
+    ``nothing`` the one in which it is zero, and ``large`` the one in which every projection's output was multiplied by
+    :data:`LARGE`. ``outputs`` holds what each projection returned, per block.
     """
 
     taps: list[Tapped] = field(default_factory=list)
@@ -38,6 +42,7 @@ class Projections:
     whole: int = 0
     nothing: int = 0
     place: int = 0
+    large: int = 0
     at: int = 0
     own: list[list[str]] = field(default_factory=list)
     outputs: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
@@ -80,7 +85,7 @@ def _paths(run: Run) -> list[str]:
     return list(dict.fromkeys(path for found in _own(run) for path in found))
 
 
-@perturbed(lambda run: 2 * len(_paths(run)) + 5)
+@perturbed(lambda run: 2 * len(_paths(run)) + 6)
 @contextmanager
 def projections(run: Run, _: Batch, rows: Rows) -> Iterator[Projections]:
     """Rows that perturb the attention's projections, the heads' outputs, and the MLP's up projection."""
@@ -89,7 +94,7 @@ def projections(run: Run, _: Batch, rows: Rows) -> Iterator[Projections]:
     for index, path in enumerate(paths):
         found.noise[path], found.scaled[path] = 1 + 2 * index, 2 + 2 * index
     after = 1 + 2 * len(paths)
-    found.heads, found.up, found.whole, found.nothing, found.place = range(after, after + 5)
+    found.heads, found.up, found.whole, found.nothing, found.place, found.large = range(after, after + 6)
     found.at = SHORT // 3
     entering: list[tuple[torch.nn.Module, Change]] = []
     leaving: list[tuple[torch.nn.Module, Change]] = []
@@ -111,7 +116,8 @@ def projections(run: Run, _: Batch, rows: Rows) -> Iterator[Projections]:
             leaving.append((attention._module, rows.keep(found.returned, index)))
             for path in own[index]:
                 module = attention._module.get_submodule(path)
-                changes = rows.changes({found.noise[path]: noisy, found.scaled[path]: times(SCALE)})
+                each = {found.noise[path]: noisy, found.scaled[path]: times(SCALE), found.large: times(LARGE)}
+                changes = rows.changes(each)
                 leaving += [(module, changes), (module, rows.keep(found.outputs, (index, path)))]
         for mlp in (part(envoy, host) for host in ("mlp", "mlp.shared_experts")):
             if mlp is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from . import (
     attention,
     beside,
+    clipping,
+    depth,
     frequencies,
     halves,
     heads,
@@ -40,7 +42,9 @@ QUIRKS: tuple[Quirk, ...] = (
     *norms.QUIRKS,
     *projections.QUIRKS,
     *sources.QUIRKS,
+    *clipping.QUIRKS,
     *attention.QUIRKS,
+    *depth.QUIRKS,
     *heads.QUIRKS,
     *latent.QUIRKS,
     *support.QUIRKS,

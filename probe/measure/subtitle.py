@@ -50,6 +50,7 @@ def subtitle(shapes: Sequence[Shape], blocks: Sequence[int], experiments: Sequen
     clauses = [
         _wiring(shapes, blocks, yes),
         _mixers(shapes, blocks, yes),
+        _looped(blocks, yes),
         _mixture(shapes, blocks),
         _borrowing(shapes, blocks),
         _branch(shapes),
@@ -90,6 +91,14 @@ def _mixers(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Ex
     if "hybrid" in yes:
         return f"{what} on {where}, some after an attention"
     return f"{what} in place of attention" if count == len(blocks) else f"{what} on {where}"
+
+
+def _looped(blocks: Sequence[int], yes: Mapping[str, Experiment]) -> str:
+    looped = yes["looped-blocks"].blocks or [] if "looped-blocks" in yes else []
+    if not looped:
+        return ""
+    where = "every block" if len(looped) == len(blocks) else f"{len(looped)} of {len(blocks)} blocks"
+    return f"{where} run{'s' if len(looped) in (1, len(blocks)) else ''} several times in a forward"
 
 
 def _mixture(shapes: Sequence[Shape], blocks: Sequence[int]) -> str:

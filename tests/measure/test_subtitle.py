@@ -6,7 +6,7 @@ import pytest
 
 from probe import store
 from probe.measure.subtitle import subtitle
-from probe.schema import Record
+from probe.schema import Experiment, Record
 
 
 def composed(family: str) -> str:
@@ -39,3 +39,13 @@ def test_mixers_are_told_by_where_they_stand() -> None:
     assert "(selective scan) on every block, some after an attention" in composed("zamba")
     assert "mixers of another kind in place of attention" in composed("rwkv")
     assert "take turns" not in hybrid and "sliding and full attention take turns" in composed("cohere2")
+
+
+def test_blocks_that_run_several_times_are_in_the_sentence() -> None:
+    record = Record.model_validate_json(store.record_path("llama", "tiny").read_text())
+    looped = Experiment(
+        slug="looped-blocks", label="Looped blocks", verdict="yes", blocks=[1], statement="It runs twice."
+    )
+    assert "; 1 of 3 blocks runs several times in a forward" in subtitle(
+        record.shapes, record.blocks, [*record.experiments, looped]
+    )

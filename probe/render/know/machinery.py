@@ -69,6 +69,8 @@ FOLLOWS = {
     "shared-expert": "Setting the routed experts to zero does not empty the mixture.",
     "sliding-window": "What lies further back reaches the query only by way of positions between.",
     "sparse-attention": "An edit before it can change which keys are seen at all.",
+    "clipped-projections": "Beyond it, an edit of what the projection reads or gives changes nothing.",
+    "depth-scaled-scores": "The same q·k weighs less on a later block.",
     "handed-state": "So a stream that is patched at a block does not bring all that earlier blocks did to it.",
     "shared-indices": "An edit there reaches this block beside the stream.",
     "looped-blocks": "A hook that counts its calls tells the passes apart.",

@@ -1,0 +1,67 @@
+"""Queries, keys and values that stay within a range however large their projection's output is."""
+
+from __future__ import annotations
+
+import torch
+
+from ..measure.rounding import digits
+from ..measure.run import Run
+from .answers import NO_ATTENTION, explain, per_block, phrase, tolerance
+from .base import Measured, Quirk, Verdict, some
+from .projected import projections
+from .projections import PARTS, untapped
+
+MOST = 0.9
+"""Share of the numbers that must stand at the limit: next to zero, a number stays below it after all."""
+
+
+def clipped_projections(run: Run) -> Verdict:
+    """Multiplies what every projection of an attention gives: queries, keys or values whose numbers then all stand at
+    one limit were clipped, and others grow along. Queries and keys are looked at on the first position, where no rotary
+    turns them.
+    """
+    found: list[bool | None] = []
+    limits: dict[str, set[float]] = {}
+    for block in _limits(run):
+        found.append(None if block is None else bool(block))
+        for name, limit in (block or {}).items():
+            limits.setdefault(name, set()).add(digits(limit))
+    measured: Measured = {}
+    if limits:
+        every = sorted(set().union(*limits.values()))
+        measured = {"limit": every[0] if len(every) == 1 else every, "clipped": [p for p in PARTS if p in limits]}
+    explained = explain(run, measured, {"limit": ["clip_qkv", "attn_config.clip_qkv"]})
+    return per_block(found, measured, explained, absent=NO_ATTENTION, unknown=untapped(run))
+
+
+def _limits(run: Run) -> list[dict[str, float] | None]:
+    """For each block what its queries, keys and values are limited to, by name; None where they could not be tapped."""
+    row = projections(run).large
+    found: list[dict[str, float] | None] = []
+    for tapped in projections(run).taps:
+        heads = {"queries": tapped.queries, "keys": tapped.keys, "values": tapped.values}
+        given = {name: part[row] for name, part in heads.items() if part is not None}
+        first = {name: part if name == "values" else part[:, :1] for name, part in given.items()}
+        each = {name: _limit(part, tolerance(run)) for name, part in first.items()}
+        found.append({name: limit for name, limit in each.items() if limit is not None} if given else None)
+    return found
+
+
+def _limit(part: torch.Tensor, close: float) -> float | None:
+    """The size at which almost all numbers stand; None where they are of several sizes."""
+    sizes = part.float().abs().flatten()
+    largest = float(sizes.max())
+    at = sizes > largest * (1 - close)
+    return largest if largest > 0 and float(at.float().mean()) > MOST else None
+
+
+def _sentence(measured: Measured, blocks: list[int] | None, total: int) -> str:
+    parts = measured.get("clipped") or list(PARTS)
+    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return (
+        f"On {some(blocks or [], total)} {listed} are clipped{phrase(measured, 'limit', ' to ±{:g}')}, however large "
+        "the projection's output is."
+    )
+
+
+QUIRKS = (Quirk("clipped-projections", "Clipped queries, keys, values", "text", clipped_projections, _sentence),)
