@@ -183,14 +183,17 @@ def cache_facts(run: Run) -> list[Fact]:
     facts = [_per_token(run, found.few)]
     state = sum(block.state for block in found.few)
     if state:
-        where = [index for index, block in enumerate(found.few) if block.state]
+        where, total = [index for index, block in enumerate(found.few) if block.state], len(found.few)
         facts.append(
             Fact(
                 name="cache_state_bytes",
                 label="State in the cache",
                 value=state,
                 unit="bytes",
-                statement=f"{_begin(some(where, len(found.few)))} hold a state of {state:,} bytes whatever the length.",
+                statement=(
+                    f"{_begin(some(where, total))} {_verb('hold', where, total)} a state of {state:,} bytes whatever "
+                    "the length."
+                ),
             )
         )
     before, after = continued(run)
@@ -204,13 +207,17 @@ def _begin(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
+def _verb(plain: str, blocks: list[int], total: int) -> str:
+    """A verb as it follows the words for these blocks: one block, or every block, is one."""
+    return f"{plain}s" if len(blocks) in (1, total) else plain
+
+
 def _per_token(run: Run, held: list[Stored]) -> Fact:
     total = sum(block.size // max(block.positions, 1) for block in held)
     empty = [index for index, block in enumerate(held) if block.size == 0]
     storing = "every block stores its keys and values"
     if empty:
-        verb = "stores nothing a token" if len(empty) == 1 else "store nothing a token"
-        storing = f"{some(empty, len(held))} {verb}"
+        storing = f"{some(empty, len(held))} {_verb('store', empty, len(held))} nothing a token"
     dtype = str(run.dtype).removeprefix("torch.")
     return Fact(
         name="kv_cache_bytes_per_token",
@@ -224,11 +231,12 @@ def _per_token(run: Run, held: list[Stored]) -> Fact:
 def _past_windows(before: list[Stored], after: list[Stored], full: list[int]) -> Fact:
     growth = sum(block.size for block in after) - sum(block.size for block in before)
     kept = " or ".join(str(count) for count in sorted({before[index].positions for index in full}))
-    where = some(full, len(before))
+    where, hold = some(full, len(before)), _verb("hold", full, len(before))
+    part = "its part stops" if hold == "holds" else "their part stops"
     return Fact(
         name="kv_cache_bytes_per_token_past_window",
         label="Cache a token, past the window",
         value=growth,
         unit="bytes",
-        statement=f"Once {where} hold {kept} positions, their part stops growing: a token then adds {growth:,} bytes.",
+        statement=f"Once {where} {hold} {kept} positions, {part} growing: a token then adds {growth:,} bytes.",
     )

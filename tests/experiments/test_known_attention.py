@@ -173,5 +173,8 @@ def test_cache_facts() -> None:
     assert facts["kv_cache_bytes_per_token"].value == 2 * 2 * 2 * 16 * 4
     assert facts["cache_state_bytes"].value > 0
     assert str(facts["cache_state_bytes"].statement).startswith("Blocks 0, 1, 3 to 5 and 7 hold a state")
+    facts = {fact.name: fact for fact in cache_facts(run_of("mamba"))}
+    assert str(facts["cache_state_bytes"].statement).startswith("Every block holds a state")
+    assert str(facts["kv_cache_bytes_per_token"].statement).endswith("every block stores nothing a token.")
     (fact,) = cache_facts(run_of("openai-gpt"))
     assert fact.value == 0 and fact.statement == "The model returns no cache."
