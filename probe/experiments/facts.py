@@ -93,6 +93,7 @@ def kernels(run: Run) -> list[Fact]:
     """
     dtype = str(run.dtype).removeprefix("torch.")
     try:
+        run.model._module.get_correct_attn_implementation("sdpa")
         plain = one_digit(float((_logits(run, run.inputs, "sdpa") - run.root("logits")).abs().max()))
     except ValueError:
         return [_alone(run, "refuses sdpa")]
@@ -130,7 +131,8 @@ def kernels(run: Run) -> list[Fact]:
                 f"differ by at most {padding:g}: such a query has no key to see, and what it then gives is up to "
                 "the kernel."
                 if padding > 100 * max(real, 1e-6)
-                else f"At the {PADDING} padded positions, at its start, they differ by at most {padding:g}."
+                else f"At the {PADDING} padded positions at the start of the shorter prompt they differ by at most "
+                f"{padding:g}."
             ),
         ),
     ]
@@ -232,9 +234,12 @@ def hidden_states(run: Run) -> list[Fact]:
     first = entering is not None and _equal(run, states[0], entering)
     normed = run.root("final_norm_output")
     last = normed is not None and _equal(run, states[-1], normed) and len(states) - 1 not in equal
+    final = outputs[-1]
+    place = next((k for k in reversed(range(len(states))) if final is not None and _equal(run, states[k], final)), None)
     tail = "the last one is neither the last block's output nor the final norm's"
     if last:
-        tail = "the last one is the final norm's output, and the last block's is not among them"
+        where = "not among them" if place is None else f"number {place}"
+        tail = f"the last one is the final norm's output, and the last block's is {where}"
     elif len(states) - 1 == blocks in equal:
         tail = "the last one is the last block's output, before the final norm"
     return [
@@ -259,6 +264,23 @@ def hidden_states(run: Run) -> list[Fact]:
             value=int(last),
             statement=f"`hidden_states[-1]` {'is' if last else 'is not'} `final_norm_output`.",
         ),
+        *_last_stream(place, len(states)),
+    ]
+
+
+def _last_stream(place: int | None, states: int) -> list[Fact]:
+    """Which of the returned states the last block's output is, counted from the end, where it is one of the last two:
+    further up stands a pass of a block that runs several times.
+    """
+    if place is None or place < states - 2:
+        return []
+    return [
+        Fact(
+            name="last_stream_in_hidden_states",
+            label="The last block's output among the hidden states",
+            value=place - states,
+            statement=f"`hidden_states[{place - states}]` is the last block's `layer_output`.",
+        )
     ]
 
 

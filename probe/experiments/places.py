@@ -68,7 +68,8 @@ def _steps(run: Run, factors: list[float]) -> tuple[Measured, dict[str, str]]:
         counted = (torch.arange(len(factors)) + first) // max(rise + first, 1)
         fitted = 1 + scale * torch.log1p(counted.float())
         if float((fitted - torch.tensor(factors)).abs().max()) < NEAR * (max(factors) - factors[0]):
-            measured |= {"step": rise + first, "scale": digits(scale, 3), "first": first}
+            measured |= {"step": rise + first, "scale": digits(scale, 3)}
+            measured["counted"] = "(position + 1)" if first else "position"
             break
     return measured, explain(run, measured, {"step": STEPS, "scale": SCALES})
 
@@ -103,8 +104,8 @@ def added_by_position(run: Run) -> float:
 
 def _temperature(measured: Measured, blocks: list[int] | None, total: int) -> str:
     step, scale = measured.get("step"), measured.get("scale")
-    position = "(position + 1)" if measured.get("first") else "position"
-    how = f": the factor is 1 + {scale:g}·log(1 + ⌊{position} / {step:g}⌋)" if step and scale else ""
+    position = measured.get("counted")
+    how = f": the factor is 1 + {scale:g}·log(1 + ⌊{position} / {step:g}⌋)" if step and scale and position else ""
     return (
         f"On {some(blocks or [], total)} queries are multiplied by a factor that grows with their place in the "
         f"call{how}."

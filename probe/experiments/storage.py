@@ -6,7 +6,7 @@ import torch
 
 from ..measure.run import Run
 from .answers import phrase
-from .base import Quirk, Verdict, some
+from .base import Measured, Quirk, Verdict, some
 from .cache import FEW, caches
 from .extra import forward, once, token_ids
 from .traced import attention_value, judged
@@ -17,7 +17,7 @@ def cached_otherwise(run: Run) -> Verdict:
     from what is stored.
     """
     found: list[bool | None] = []
-    widths: set[str] = set()
+    shapes: set[tuple[int, int, int, int]] = set()
     held = caches(run)
     for index in range(len(run.text)):
         keys = attention_value(run, index, "attention_keys")
@@ -28,8 +28,28 @@ def cached_otherwise(run: Run) -> Verdict:
         reshaped = (stored[1], stored[3]) != (keys.shape[1], keys.shape[3])
         found.append(reshaped or held.alike[index] is False)
         if reshaped:
-            widths.add(f"{stored[1]} x {stored[3]} for {keys.shape[1]} x {keys.shape[3]}")
-    return judged(run, found, {"stored": sorted(widths)} if widths else {})
+            shapes.add((stored[1], stored[3], keys.shape[1], keys.shape[3]))
+    measured: Measured = {"in_the_keys_shape": not shapes}
+    for heads, width, key_heads, key_width in sorted(shapes):
+        measured["stored"] = [*measured.get("stored", []), heads, width]
+        measured["keys"] = [*measured.get("keys", []), key_heads, key_width]
+    return judged(run, found, measured if any(found) else {})
+
+
+def _otherwise(measured: Measured, blocks: list[int] | None, total: int) -> str:
+    numbers = "as many other numbers" if measured.get("in_the_keys_shape") else "tensors of another shape"
+    if measured.get("stored"):
+        pairs = zip(_by_two(measured["stored"]), _by_two(measured["keys"]), strict=True)
+        numbers = f"heads x width: {', '.join(f'{stored} for {keys}' for stored, keys in pairs)}"
+    return (
+        f"On {some(blocks or [], total)} the cache does not hold the keys that the scores are made of ({numbers}): "
+        "they are computed anew from what is stored."
+    )
+
+
+def _by_two(numbers: list[int]) -> list[str]:
+    """``1 x 28`` of each two numbers."""
+    return [f"{heads} x {width}" for heads, width in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def no_cache(run: Run) -> Verdict:
@@ -86,11 +106,7 @@ QUIRKS = (
         "Cache is not the keys",
         "text",
         cached_otherwise,
-        lambda m, b, n: (
-            f"On {some(b or [], n)} the cache does not hold the keys that the scores are made of ("
-            f"{'heads x width: ' + ', '.join(m['stored']) if m.get('stored') else 'as many other numbers'}): they are "
-            "computed anew from what is stored."
-        ),
+        _otherwise,
     ),
     Quirk(
         "no-cache",

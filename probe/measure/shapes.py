@@ -39,9 +39,13 @@ def _shape(stack: Stack, index: int, layer_type: str, lends: str | None) -> Shap
         for contribution, following in zip_longest(contributions, contributions[1:])
     ]
     factors = [Factor(name=f.name, kind=_kind(f.kind), applies_to="sum") for f in anatomy.factors]
+    names = [contribution.name for contribution in contributions]
     for contribution in contributions:
+        name = contribution.name
+        if names.count(name) > 1 and contribution.host:
+            name = f"{contribution.host}.{name}"
         factors += [
-            Factor(name=f.name, kind=_kind(f.kind), applies_to="contribution", contribution=contribution.name)
+            Factor(name=f.name, kind=_kind(f.kind), applies_to="contribution", contribution=name)
             for f in contribution.term.factors
         ]
     kinds = {sublayer.kind for sublayer in sublayers}

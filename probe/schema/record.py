@@ -109,7 +109,9 @@ class Factor(Part):
     name: str
     kind: Literal["buffer", "parameter", "constant"]
     applies_to: Literal["sum", "contribution"]
-    contribution: str | None = None
+    contribution: str | None = Field(
+        None, description="name of the contribution; with its host where a block has several of that name"
+    )
 
 
 class Shape(Part):

@@ -243,7 +243,7 @@ def test_rotary_bases_and_rescaling(run_of: RunOf, decide: Decide) -> None:
 def test_attention_temperature(run_of: RunOf, decide: Decide) -> None:
     found = decide("attention-temperature", run_of("llama4_text"))
     assert found.blocks == [3, 7] and found.explained == {"step": "floor_scale", "scale": "attn_scale"}
-    assert found.measured["first"] == 1
+    assert found.measured["counted"] == "(position + 1)"
     assert decide("attention-temperature", run_of("llama4_text", attn_temperature_tuning=False)).verdict == "no"
     assert decide("attention-temperature", run_of("llama", **TWO)).verdict == "no"
 

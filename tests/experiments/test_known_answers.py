@@ -258,3 +258,16 @@ def test_kernels_are_compared_only_where_there_are_two() -> None:
     assert "refuses sdpa: there is no other kernel" in fact("gemma2", "takes_sdpa").statement
     assert 0 < fact("cohere2", "eager_sdpa").value < 1e-3
     assert not any(each.name == "takes_sdpa" for each in facts(run_of("cohere2", "tiny")))
+
+
+def test_a_class_that_refuses_sdpa_is_not_run_under_it() -> None:
+    """Its config can be told to all the same, and its mask is then another kernel's: no load comes to that."""
+    for family in ("bloom", "openai-gpt"):
+        assert "refuses sdpa" in fact(family, "takes_sdpa").statement
+
+
+def test_the_last_blocks_output_is_found_among_the_hidden_states() -> None:
+    """Mamba returns what leaves each block and not what enters the first, so that all are one place further up."""
+    assert fact("falcon_mamba", "last_stream_in_hidden_states").value == -2
+    assert fact("openai-gpt", "last_stream_in_hidden_states").value == -1
+    assert not any(each.name == "last_stream_in_hidden_states" for each in facts(run_of("arcee", "tiny")))

@@ -113,7 +113,7 @@ def test_quirks_of_a_twin(family: str, name: str) -> None:
         ("gemma2", "softcapped-scores", [0, 1, 2, 3], {"cap": 50.0}),
         ("gpt_neo", "sliding-window", [1, 3], {"window": 8}),
         ("qwen2_vl_text", "multimodal-rotary", [0, 1, 2], {"dimensions": [4, 6, 6]}),
-        ("kimi_k2", "cached-otherwise", [0, 1, 2, 3], {"stored": ["1 x 28 for 6 x 20"]}),
+        ("kimi_k2", "cached-otherwise", [0, 1, 2, 3], {"stored": [1, 28], "keys": [6, 20]}),
         ("blt", "no-cache", None, {"raises": "AttributeError"}),
         ("deepseek_v4", "sparse-attention", [2, 3, 5, 7], {}),  # the others compress, and choose nothing
         ("dory", "rotary-bases", None, {"base_full_attention": 1e7, "base_sliding_attention": 1e4}),
@@ -129,7 +129,7 @@ def test_blocks_and_numbers(family: str, slug: str, blocks: Any, measured: dict[
 def test_a_formula_for_the_temperature_is_told_only_where_it_fits() -> None:
     """Ministral 3 counts positions from 0, in steps; Beam's factor grows without any, and by little."""
     found = decide("attention-temperature", run_of("ministral3", "tiny-temperature"))
-    assert (found.measured["step"], found.measured["first"]) == (8, 0)
+    assert (found.measured["step"], found.measured["counted"]) == (8, "position")
     assert found.explained == {
         "step": "rope_parameters.original_max_position_embeddings",
         "scale": "rope_parameters.llama_4_scaling_beta",
@@ -178,3 +178,14 @@ def test_cache_facts() -> None:
     assert str(facts["kv_cache_bytes_per_token"].statement).endswith("every block stores nothing a token.")
     (fact,) = cache_facts(run_of("openai-gpt"))
     assert fact.value == 0 and fact.statement == "The model returns no cache."
+
+
+def test_words_of_a_run_carry_over_and_its_numbers_do_not() -> None:
+    """On a published config: the twin's shapes are not its own, where positions are counted from is."""
+    say = {quirk.slug: quirk.say for quirk in QUIRKS}
+    found = decide("cached-otherwise", run_of("kimi_k2")).measured
+    assert "(heads x width: 1 x 28 for 6 x 20)" in say["cached-otherwise"](found, [0], 1)
+    words = {name: value for name, value in found.items() if isinstance(value, bool)}
+    assert "(tensors of another shape)" in say["cached-otherwise"](words, [0], 1)
+    found = {"counted": "(position + 1)", "step": 8192, "scale": 0.1}
+    assert "⌊(position + 1) / 8192⌋" in say["attention-temperature"](found, [0], 1)

@@ -11,6 +11,7 @@ from probe.experiments.facts import stream_width
 from probe.measure import values
 from probe.measure.collect import all_identities
 from probe.measure.run import Run, measure
+from probe.measure.shapes import shapes
 from probe.standard import StandardizedTransformer
 
 WIDTHS = {
@@ -45,3 +46,21 @@ def test_image_tokens_are_named_only_where_the_prompt_has_any(family: str, name:
     found, _ = all_identities(run_of(family, name))
     over_tokens = [i.expression for i in found if i.name in ("embedding", "stream into the first block")]
     assert over_tokens and all(expression.endswith(" where no image token") == left for expression in over_tokens)
+
+
+def test_lanes_are_followed_to_the_head_by_the_module_that_joins_them() -> None:
+    found, _ = all_identities(run_of("hy_v4"))
+    [final] = [i for i in found if i.name == "final norm"]
+    assert final.holds and final.expression == "model.norm(model.hc_head(layers[-1].layer_output)) == final_norm_output"
+
+
+def test_a_factor_is_its_own_contributions_where_two_have_one_name() -> None:
+    run = run_of("falcon_h1")
+    ((shape,), _) = shapes(run, run.text, [""] * len(run.text))
+    assert {factor.name: factor.contribution for factor in shape.factors} == {
+        "ssm_out_multiplier": "linear_attn.attention_output",
+        "attn_out_multiplier": "self_attn.attention_output",
+    }
+    run = run_of("granite")
+    ((shape,), _) = shapes(run, run.text, [""] * len(run.text))
+    assert {factor.contribution for factor in shape.factors} == {"attention_output", "mlp_output"}

@@ -220,6 +220,39 @@ def test_the_last_hidden_state_is_said_to_be_the_last_stream_where_it_is() -> No
     assert "has passed the final norm already" in plain(committed("llama", "tiny"), "know-lens")
 
 
+def test_where_the_last_stream_stands_among_the_hidden_states_is_told_as_it_was_found() -> None:
+    page = committed("mamba", "tiny")
+    assert "not among the hidden states" not in plain(page, "know-lens")
+    found = page.record.facts[0].model_copy(
+        update={"name": "last_stream_in_hidden_states", "statement": "`hidden_states[-2]` is the last block's output."}
+    )
+    text = plain(changed(page, facts=[*page.record.facts, found]), "know-lens")
+    assert "has passed the final norm already; hidden_states[-2] is the last" in text
+
+
+def test_modules_between_the_last_block_and_the_head_are_told_in_order() -> None:
+    page = committed("llama", "tiny")
+    identities = [
+        i.model_copy(update={"expression": "norm(model.join(layers[-1].layer_output)) == final_norm_output"})
+        if i.name == "final norm"
+        else i
+        for i in page.record.identities
+    ]
+    text = plain(changed(page, identities=identities), "know-lens")
+    assert "Yes, it is exact: model.join, model.norm and then lm_head, applied" in text
+
+
+def test_passes_of_looped_blocks_are_told_where_a_vector_goes_in() -> None:
+    page = committed("dory", "tiny")
+    quirk = page.record.experiments[0].model_copy(
+        update={"slug": "looped-blocks", "verdict": "yes", "blocks": [2, 3], "statement": "Blocks run twice."}
+    )
+    kept = [e for e in page.record.experiments if e.slug != "looped-blocks"]
+    page = changed(page, experiments=[*kept, quirk])
+    assert "Blocks run twice. A hook that counts" in plain(page, "know-adding")
+    assert "run twice" not in plain(page, "know-blocks") + plain(page, "know-machinery")
+
+
 def test_lanes_are_said_to_give_a_contribution_no_fixed_weight() -> None:
     assert "no fixed weight" in plain(committed("deepseek_v4", "tiny"), "know-consequences")
     assert "no fixed weight" not in plain(committed("llama", "tiny"), "know-consequences")
@@ -305,7 +338,3 @@ def test_a_number_of_the_twins_size_is_the_twins() -> None:
 def test_a_mixer_beside_an_attention_is_not_said_to_stand_for_it() -> None:
     assert "an attention runs on them too" in plain(committed("falcon_h1", "tiny"), "know-machinery")
     assert "and not by attention" in plain(committed("mamba2", "tiny"), "know-machinery")
-
-
-def test_equations_of_a_page_without_images_do_not_mention_them() -> None:
-    assert "image" not in plain(committed("zaya", "tiny"), "know-unkept")

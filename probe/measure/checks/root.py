@@ -142,9 +142,7 @@ def _final_norm(run: Run) -> Iterator[Form]:
     if last is None or read is None:
         return
     norm = getattr(run.model, "norm", None)
-    if norm is not None:
-        if last.shape != read.shape:
-            return
+    if norm is not None and last.shape == read.shape:
         normed = call_module(run, norm._module, last)
         yield Form("norm(layers[-1].layer_output) == final_norm_output", (normed, read))
         factor = float((normed * read).sum() / normed.square().sum())

@@ -19,7 +19,8 @@ ADDS = {"scaled-residual-adds", "hyper-connections"}
 def adding(subject: Subject) -> list[Markup]:
     """The block's output first, then every contribution by where it is made, then what a run showed."""
     found = terms(subject)
-    said = [*_stream(subject), *_places(subject, found), *_factors(subject, found), *_moved(subject, found)]
+    said = [*_stream(subject), *_passes(subject)]
+    said += [*_places(subject, found), *_factors(subject, found), *_moved(subject, found)]
     if subject.run is None:
         said.append(say("No run stands behind this page, so this is how it is wired and not what an edit did."))
     return said
@@ -78,6 +79,14 @@ def _between(subject: Subject, fact: Fact, aim: Markup) -> Markup:
         "up to {n}. Between the other blocks the two are the same."
     )
     return say(text, aim=aim, left=subject.where(left), entered=subject.where(entered), n=figure(fact.value))
+
+
+def _passes(subject: Subject) -> list[Markup]:
+    """Blocks that one forward runs several times: a hook adds its vector on each pass."""
+    if "looped-blocks" not in subject.quirks:
+        return []
+    statement = subject.quirks["looped-blocks"].statement or ""
+    return [prose(f"{statement} A hook that counts its calls tells the passes apart.")]
 
 
 def _places(subject: Subject, found: Sequence[Term]) -> list[Markup]:

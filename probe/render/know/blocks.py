@@ -30,12 +30,18 @@ def differing(subject: Subject) -> list[Markup]:
 
 
 def partial(subject: Subject) -> list[str]:
-    """Quirks that tell some blocks from others and are not told by the kinds of blocks alone."""
+    """Quirks that tell some blocks from others and are told neither by the kinds of blocks alone nor where a vector is
+    added.
+    """
     sets = [{*blocks} for kind in _kinds(subject) for _, blocks in kind]
     found = []
     for slug, e in subject.quirks.items():
         some = e.blocks is not None and 0 < len(e.blocks) < subject.total
-        if slug in OWN or (some and (slug in TOLD or not _is_union({*(e.blocks or [])}, sets))):
+        if (
+            slug in OWN
+            or slug != "looped-blocks"
+            and (some and (slug in TOLD or not _is_union({*(e.blocks or [])}, sets)))
+        ):
             found.append(slug)
     return found
 

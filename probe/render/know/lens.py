@@ -122,6 +122,8 @@ def _returned(subject: Subject) -> list[Markup]:
             if by_norm
             else "`hidden_states[-1]` is what the head reads"
         )
+        if fact := subject.fact("last_stream_in_hidden_states"):
+            return [say(text + "; {where}", where=prose(fact.statement))]
         if same and same.value == blocks - 1:
             return [say(text + "; the last block's `layer_output` is not among the hidden states.")]
         return [say(text + ".")]

@@ -48,7 +48,8 @@ def _withheld(subject: Subject) -> list[Markup]:
         eager = code(f"attn_implementation='{values[0].needs}'")
         them = "it" if len(values) == 1 else "them"
         parts = {"attn": code(attn), "names": subject.links(values), "eager": eager, "them": them}
-        reason = reason.replace("never forms it", f"never forms {them}")
+        if len(values) > 1:
+            reason = reason.replace("never forms it", "never forms them").replace("it is not", "they are not")
         said.append(say(text, reason=f": {reason}" if reason else "", **parts))
     return said
 

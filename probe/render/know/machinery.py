@@ -38,6 +38,7 @@ ELSEWHERE = {
     "grouped-query",
     "multi-query",
     "hyper-connections",
+    "looped-blocks",
     "no-mlp",
     "one-sublayer-blocks",
     "own-attention-arithmetic",
@@ -73,7 +74,6 @@ FOLLOWS = {
     "depth-scaled-scores": "The same q·k weighs less on a later block.",
     "handed-state": "So a stream that is patched at a block does not bring all that earlier blocks did to it.",
     "shared-indices": "An edit there reaches this block beside the stream.",
-    "looped-blocks": "A hook that counts its calls tells the passes apart.",
     "mixture-of-experts": "An edit of one expert's weights moves only the tokens that it is chosen for.",
 }
 """What follows from a quirk, where its statement does not say so."""

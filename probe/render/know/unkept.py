@@ -11,7 +11,6 @@ from probe.render.text import prose, some_blocks
 from probe.schema import Fact
 
 BLOCKS = re.compile(r"on blocks \[([\d, ]+)\]")
-_NO_IMAGE = " where no image token`"
 
 
 def unkept(subject: Subject) -> list[Markup]:
@@ -21,10 +20,9 @@ def unkept(subject: Subject) -> list[Markup]:
 
 
 def in_words(subject: Subject, fact: Fact) -> str:
-    """The fact's statement with its blocks as pages write them; of images only where the page has some."""
+    """The fact's statement with its blocks as pages write them."""
     total = len(subject.run.blocks) if subject.run else 0
-    statement = fact.statement if subject.record.vision else fact.statement.replace(_NO_IMAGE, "`")
-    return BLOCKS.sub(lambda _: f"on {some_blocks(broken_on(fact), total)}", statement)
+    return BLOCKS.sub(lambda _: f"on {some_blocks(broken_on(fact), total)}", fact.statement)
 
 
 def broken_on(fact: Fact) -> list[int]:
