@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from probe.render.text import number
+from probe.numerals import number
 
 _LONGEST = 160
 _DIGEST = re.compile("[0-9a-f]{64}")

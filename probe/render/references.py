@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from probe.errors import ProbeError
-from probe.render.text import number
+from probe.numerals import number
 from probe.store import ROOT, file_stem, read_json, records_dir
 
 REFERENCE = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.S)

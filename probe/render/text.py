@@ -8,10 +8,9 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from probe.numerals import number
 from probe.schema import Value
 
-GROUPED = 10_000
-"""From here on a number's digits stand in groups of three."""
 _NUMBER = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+|\d{5,}(?:\.0)?|\d+(?:\.\d+)?e[-+]\d+)(?![\w/]|[.,]\d)")
 """What stands in a record's sentence and may be spelled otherwise than a page spells numbers: large ones and powers."""
 _REFUSAL = r"\w+ needs (attn_implementation='\w+'): (.+?)(?: \(\S+ is no operation of its source\))?\."
@@ -104,21 +103,6 @@ def breakable(name: str) -> Markup:
 def ordinal(n: int) -> str:
     suffix = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
     return f"{n}{suffix}"
-
-
-def number(value: float, digits: int | None = 4) -> str:
-    """A number as every page writes it: ``10,000``, ``1536``, ``0.25``, ``2e-5``.
-
-    Args:
-        value: an integer is written whole.
-        digits: the significant ones of a number that is no integer; None keeps all.
-    """
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        value = int(value)
-    if isinstance(value, int) or GROUPED <= abs(value) < 1e9 and digits is not None:
-        return f"{value:,.0f}" if abs(value) >= GROUPED else str(value)
-    text = repr(value) if digits is None else f"{value:.{digits}g}"
-    return re.sub(r"e([-+])0*", lambda power: "e" + power[1].replace("+", ""), text)
 
 
 def figure(value: Any) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from probe.render.text import anchor, block_list, breakable, condition, figure, number, parameters, prose, some_blocks
+from probe.numerals import number
+from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, prose, some_blocks
 
 
 @pytest.mark.parametrize(
