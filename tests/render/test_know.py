@@ -13,6 +13,7 @@ from probe.render.know.subject import Subject
 from probe.render.know.terms import terms
 from probe.render.standing import Standing
 from probe.render.text import row_id
+from probe.schema import Images, Station
 from probe.store import file_stem, records_dir
 from tests.render import fixture
 
@@ -338,3 +339,15 @@ def test_a_number_of_the_twins_size_is_the_twins() -> None:
 def test_a_mixer_beside_an_attention_is_not_said_to_stand_for_it() -> None:
     assert "an attention runs on them too" in plain(committed("falcon_h1", "tiny"), "know-machinery")
     assert "and not by attention" in plain(committed("mamba2", "tiny"), "know-machinery")
+
+
+def test_what_the_stream_takes_at_the_tokens_of_an_image_is_told() -> None:
+    seen = "At the tokens of an image block 0 takes"
+    assert f"{seen} vision.image_features" in plain(committed("gemma3_text", "tiny-vision"), "know-entrance")
+    assert seen not in plain(committed("gemma3_text", "tiny"), "know-entrance")
+    about = {"module": "Module", "side": "out", "element": "output", "shape": [1], "edits": True, "logits": 1.0}
+    stations = [Station(path="join", enters=[-1], **about), Station(path="mergers.{i}", enters=[0, 1], **about)]
+    page = changed(committed("llama", "tiny"), images=Images.model_construct(stations=stations))
+    text = plain(page, "know-entrance")
+    assert f"{seen} what join returns in place of the token's embedding." in text
+    assert "is added to the stream at these tokens, after blocks 0–1." in text

@@ -10,7 +10,7 @@ from probe.render.know.blocks import partial
 from probe.render.know.loading import CALLS
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
 from probe.render.know.terms import host_of
-from probe.render.text import figure, prose
+from probe.render.text import figure, prose, some_blocks
 
 ENTRANCE = (
     "scaled-embeddings",
@@ -81,7 +81,11 @@ FOLLOWS = {
 
 def entrance(subject: Subject) -> list[Markup]:
     """From the table to block 0, and how positions enter."""
-    return [*_first_stream(subject), *_quirks(subject, [slug for slug in ENTRANCE if slug in subject.quirks])]
+    return [
+        *_first_stream(subject),
+        *_images(subject),
+        *_quirks(subject, [slug for slug in ENTRANCE if slug in subject.quirks]),
+    ]
 
 
 def machinery(subject: Subject) -> list[Markup]:
@@ -132,6 +136,25 @@ def _first_stream(subject: Subject) -> list[Markup]:
         if left != "token_embeddings" and "embedding-multiplier" not in subject.quirks:
             text = "Block 0 does not take `token_embeddings` as they are: what enters is {left}."
             said.append(say(text, left=code(left)))
+    return said
+
+
+def _images(subject: Subject) -> list[Markup]:
+    """What the text stream takes at the tokens of an image: by its standard name, else by the module that gives it."""
+    scatter = [i for i in subject.standing.identities(True) if i.name == "scatter" and i.holds]
+    stations = subject.run.images.stations if subject.run and subject.run.images else []
+    given = [code("vision.image_features") for _ in scatter[:1]]
+    given = given or [code(row.path) for row in stations if row.side == "out" and row.enters == [-1]][:1]
+    said = []
+    for what in given:
+        text = "At the tokens of an image block 0 takes {what} in place of the token's embedding{error}."
+        if not scatter:
+            text = "At the tokens of an image block 0 takes what {what} returns in place of the token's embedding."
+        error = f", {within(scatter[0].max_abs_error)}" if scatter else ""
+        said.append(say(text, what=what, error=error))
+    if later := sorted({block for row in stations for block in row.enters or [] if block >= 0}):
+        text = "What other blocks of the encoder give is added to the stream at these tokens, after {blocks}."
+        said.append(say(text, blocks=some_blocks(later, len(subject.run.blocks) if subject.run else 0)))
     return said
 
 
