@@ -15,6 +15,7 @@ from probe.render.diagram.model import Reader
 from probe.render.know.subject import Subject
 from probe.render.other_names import by_tool
 from probe.render.standing import Standing
+from probe.render.text import row_id
 from probe.schema import Record, Shape, Value
 from probe.store import read_record
 from tests.render import fixture
@@ -86,8 +87,8 @@ def test_a_mixer_whose_values_do_not_tell_its_wiring_has_chips_without_lines() -
     assert wiring(["conv_input", "conv_output", "attention_premix"]) is not None
 
 
-def test_no_label_of_any_committed_block_leaves_its_drawing_or_covers_another() -> None:
-    """With every tool's names, which make chips wider."""
+def test_no_label_of_any_committed_block_is_left_out_or_leaves_its_drawing_or_covers_another() -> None:
+    """With every tool's names, which make chips wider. Hosts that are no sublayer of the block's sum are not drawn."""
     seen = set()
     for path in sorted((ROOT / "site_src" / "records").glob("*/*.json")):
         record = read_record(path)
@@ -100,6 +101,9 @@ def test_no_label_of_any_committed_block_leaves_its_drawing_or_covers_another() 
                 if svg not in seen:
                     seen.add(svg)
                     check_labels(parsed(svg), f"{path.parent.name} {shape.label}")
+                    hosts = tuple(f"model.layers[i].{sub.host}" for sub in shape.sublayers if sub.host)
+                    inside = [v for v in record.values if v.host.startswith(hosts) and {*(v.blocks or [])} & {*mine}]
+                    assert all(f"#{row_id(v, record.values)}" in svg for v in inside), path.parent.name
     assert len(seen) > 200
 
 

@@ -17,7 +17,6 @@ from probe.render.naming import shortened
 FONT = 11.5
 SMALL = 10.0
 """Of a name of two lines."""
-ADVANCE = FONT * 0.6
 CHIP = 28.0
 PAD = 11.0
 SIDE = 8.0
