@@ -17,7 +17,8 @@ from ..measure.trace import Key, read_all
 from ..schema import Fact
 from .base import some
 from .extra import decoder, forward, once, token_ids
-from .steps import CACHES, filled, state_kept
+from .stepping import cache_name, filled
+from .steps import state_kept
 
 TOKENS = 6
 """Tokens that are fed one at a time."""
@@ -165,9 +166,9 @@ def _plain(run: Run) -> dict[str, Any]:
 def _stepped(run: Run, ids: torch.Tensor, mixing: list[int]) -> dict[int, list[list[torch.Tensor]]]:
     """Of each mixing block the tensors that may be its state, as the cache held them after each token."""
     takes = inspect.signature(decoder(run).forward).parameters
-    name = next((name for name in CACHES if name in takes), None)
+    name = cache_name(run)
     found: dict[int, list[list[torch.Tensor]]] = {}
-    cache = filled(run, name, ids[:, :1])
+    cache = filled(run, ids[:, :1])
     for position in range(ids.shape[1]):
         if position:
             given: dict[str, Any] = {} if name is None else {name: cache}

@@ -6,24 +6,25 @@ a number for each element, one for each head, or a matrix that mixes elements; a
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.nn import Module
-from transformers import DynamicCache
 
 from ..measure.run import Run
-from .extra import SHORT, decoder, forward, noisy, once, token_ids
-from .rows import Change, Rows, hooks
-
-CACHES = ("cache", "past_key_values", "cache_params", "state")
-"""Names under which models take and return what they keep between steps."""
+from .extra import SHORT, once, token_ids
+from .pieces import kept_tensors, pieces
+from .rows import Rows
+from .stepping import filled, step
 
 CLOSE = 1e-3
 """Relative difference below which two factors on a state count as one."""
+
+LARGE = 1e4
+"""How many times as large the change of a state is that is kept beside a logarithm: a step may take it down by as much,
+and what is left must not be lost in rounding.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Step:
         alike: whether that number is one for each entry of the state's first axis, its heads.
         follows: whether the numbers depend on the step's input.
         least, largest: of the numbers.
+        together: how many kept tensors stand for the state; of more than one, one is a logarithm (:mod:`.pieces`).
     """
 
     shape: tuple[int, ...]
@@ -48,6 +50,7 @@ class Step:
     follows: bool = False
     least: float = 0.0
     largest: float = 0.0
+    together: int = 1
 
 
 @once
@@ -56,43 +59,45 @@ def steps(run: Run) -> list[Step | None]:
     mixes = [any(term.kind == "mixer" for term in anatomy.terms) for anatomy in run.text.anatomy]
     if not any(mixes):
         return [None] * len(mixes)
-    takes = inspect.signature(decoder(run).forward).parameters
-    name = next((name for name in CACHES if name in takes), None)
+    parts = pieces(run)
     rows = Rows(5)
-    cache = filled(run, name, token_ids(run, SHORT, rows.total))
-    kept = [state_kept(run, cache, index) if mixes[index] else None for index in range(len(mixes))]
+    cache = filled(run, token_ids(run, SHORT, rows.total))
+
+    def held(index: int) -> Kept | None:
+        part = parts[index]
+        if part is not None:
+            return kept_tensors(run, cache, index)[part.state], False
+        return state_kept(run, cache, index) if mixes[index] else None
+
+    kept = [held(index) for index in range(len(mixes))]
     changes = {}
-    for index, held in enumerate(kept):
-        if held is not None and held[0] is not None and not isinstance(cache, list):
-            changes[index] = _changes(held[0])
+    for index, before in enumerate(kept):
+        if before is not None and before[0] is not None and (parts[index] or not isinstance(cache, list)):
+            changes[index] = _changes(before[0]) * (1.0 if parts[index] is None else LARGE)
             for row, change in ((1, 0), (2, 1), (4, 0)):
-                held[0][row] += changes[index][change]
-    entering: list[tuple[Module, Change]] = []
-    for envoy in run.text.envoys:
-        entering += [(envoy._module, each) for each in (rows.align, rows.change(3, noisy), rows.change(4, noisy))]
-    ids = token_ids(run, 1, rows.total, seed=2)
-    mask = torch.ones(rows.total, SHORT + 1, dtype=torch.long, device=ids.device)
-    with hooks(entering):
-        given = {} if name is None else {name: cache}
-        if "position_ids" in takes:
-            given["position_ids"] = torch.full_like(ids, SHORT)
-        forward(run, ids, attention_mask=mask, use_cache=True, **given)
+                before[0][row] += changes[index][change]
+    logarithms = _logarithms(run, cache)
+    _, cache = step(run, cache, rows, (3, 4))
+    grown = {index: after - logarithms[index] for index, after in _logarithms(run, cache).items()}
     found: list[Step | None] = []
-    for index, held in enumerate(kept):
-        after = None if held is None else state_kept(run, cache, index)
-        found.append(None if held is None or after is None else _step(after, changes.get(index)))
+    for index, before in enumerate(kept):
+        after = None if before is None else held(index)
+        if after is None:
+            found.append(None)
+            continue
+        part = parts[index]
+        told = _step(after, changes.get(index), grown.get(index))
+        found.append(told if part is None else replace(told, together=part.together))
     return found
 
 
-def filled(run: Run, name: str | None, ids: torch.Tensor) -> Any:
-    """What a model keeps after a prompt; where it returns nothing, a cache that it was given."""
-    out = forward(run, ids, use_cache=True)
-    cache = None if name is None else getattr(out, name, None)
-    if cache is None and name is not None:
-        forward(run, ids)  # what modules themselves have kept is forgotten
-        cache = DynamicCache(config=run.model.text_config)
-        forward(run, ids, use_cache=True, **{name: cache})
-    return cache
+def _logarithms(run: Run, cache: Any) -> dict[int, torch.Tensor]:
+    """The logarithms of the numbers that the blocks' states are to be multiplied by, where one is kept."""
+    return {
+        index: kept_tensors(run, cache, index)[part.logarithm].detach().float().clone()
+        for index, part in enumerate(pieces(run))
+        if part is not None
+    }
 
 
 Kept = tuple[torch.Tensor | None, bool]
@@ -143,7 +148,13 @@ def _changes(state: torch.Tensor) -> torch.Tensor:
     return (sizes * signs * float(state[0].float().std().clamp_min(1e-3))).to(state.device, state.dtype)
 
 
-def _step(after: Kept, changes: torch.Tensor | None) -> Step:
+def _step(after: Kept, changes: torch.Tensor | None, grown: torch.Tensor | None) -> Step:
+    """How a step carries a state on, from the state after it.
+
+    Args:
+        changes: what was added to rows 1 and 2 before it, and the first of it to row 4.
+        grown: by how much the logarithm of what the state is to be multiplied by has grown, where one is kept.
+    """
     state, convolves = after
     if state is None:
         return Step((), convolves)
@@ -152,6 +163,9 @@ def _step(after: Kept, changes: torch.Tensor | None) -> Step:
     state, changes = state.float(), changes.float()
     one, two = (state[1] - state[0]) / changes[0], (state[2] - state[0]) / changes[1]
     other = (state[4] - state[3]) / changes[0]
+    if grown is not None:
+        by = grown.exp().reshape(*grown.shape, *[1] * (state.ndim - grown.ndim))
+        one, two, other = one * by[0], two * by[0], other * by[3]
     scale = float(one.abs().max().clamp_min(1e-30))
     inner = tuple(range(1, one.ndim))
     alike = float((one.amax(inner) - one.amin(inner)).max()) < CLOSE * scale if inner else False

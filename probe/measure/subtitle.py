@@ -36,6 +36,8 @@ _PHRASES = {
 _MIXERS = {
     "mamba1": "state space mixers (selective scan)",
     "mamba2": "state space mixers (state-space dual)",
+    "gated-recurrence": "gated linear recurrences",
+    "matrix-memory": "matrix memories",
     "delta-rule": "delta-rule mixers",
     "fixed-decay": "linear attention of fixed decay",
     "convolution-mixers": "short convolutions",

@@ -71,7 +71,7 @@ KNOWN = {
     ("openai-gpt", "tiny"): "fused-qkv own-attention-arithmetic post-ln qkv-bias tuple-blocks",
     ("persimmon", "tiny"): "fused-qkv qk-norm qkv-bias squared-relu",
     ("qwen3_next", "tiny"): "delta-rule gated-query hybrid mixture-of-experts qk-norm shared-expert",
-    ("rwkv", "tiny"): "squared-relu tuple-blocks",
+    ("rwkv", "tiny"): "fixed-decay squared-relu tuple-blocks",
     ("vaultgemma", "tiny"): "scaled-embeddings softcapped-logits",
     ("xglm", "tiny"): "no-mlp own-attention-arithmetic qkv-bias scaled-embeddings",
     ("xlstm", "tiny"): "softcapped-logits tuple-blocks",
@@ -80,7 +80,6 @@ KNOWN = {
 
 UNDECIDED = {
     ("doge", "tiny-moe"): {"per-layer-embeddings", "embeddings-again"},  # its rows mix, so that they say nothing
-    ("rwkv", "tiny"): {"fixed-decay"},  # its state is three tensors that stand for two numbers
 }
 
 

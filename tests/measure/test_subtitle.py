@@ -37,7 +37,8 @@ def test_mixers_are_told_by_where_they_stand() -> None:
     hybrid = composed("qwen3_next")
     assert "delta-rule mixers on" in hybrid and "of 4 blocks, attention on 2; a mixture of experts" in hybrid
     assert "(selective scan) on every block, some after an attention" in composed("zamba")
-    assert "mixers of another kind in place of attention" in composed("rwkv")
+    record = Record.model_validate_json(store.record_path("rwkv", "tiny").read_text())
+    assert "mixers of another kind in place of attention" in subtitle(record.shapes, record.blocks, [])
     assert "take turns" not in hybrid and "sliding and full attention take turns" in composed("cohere2")
 
 

@@ -16,7 +16,15 @@ from .masks import grouped, named, picture
 PLACES = 24
 """Positions of the prompt; each is changed on a row of its own."""
 
-QUIRKS = ["mamba1", "mamba2", "delta-rule", "fixed-decay", "convolution-mixers"]
+QUIRKS = [
+    "mamba1",
+    "mamba2",
+    "gated-recurrence",
+    "matrix-memory",
+    "delta-rule",
+    "fixed-decay",
+    "convolution-mixers",
+]
 
 
 def pictures(run: Run) -> list[Picture]:
