@@ -46,6 +46,13 @@ class IndexedValue(Part):
     url: str = Field(description="its row")
 
 
+class IndexedModule(Part):
+    """A module that an image passes."""
+
+    path: str = Field(description="native path, with `{i}` for an index")
+    url: str = Field(description="the table that has it, from the site's root")
+
+
 class IndexedFamily(Part):
     """A family: the text model's model_type."""
 
@@ -66,6 +73,7 @@ class IndexedFamily(Part):
     modules: list[str] = Field(
         description="paths of the modules as `print(model)` names them, with `{i}` for an index; rows of `url#printout`"
     )
+    images: list[IndexedModule] = Field([], description="the modules that an image passes before the text model")
 
 
 class IndexedTopic(Part):

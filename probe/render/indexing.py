@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from probe import names
-from probe.index import INDEX_VERSION, Index, IndexedCheckpoint, IndexedFamily, IndexedTopic, IndexedValue
+from probe.index import (
+    INDEX_VERSION,
+    Index,
+    IndexedCheckpoint,
+    IndexedFamily,
+    IndexedModule,
+    IndexedTopic,
+    IndexedValue,
+)
 from probe.render.catalog import Family, Stored
 from probe.render.facets import facets, held, sees
 from probe.render.places import Place, places
@@ -67,8 +75,15 @@ def entry(family: Family) -> IndexedFamily:
         checkpoints=[_checkpoint(family, stored) for stored in family.in_order],
         without_record=[e.id for e in family.listed if e.file not in family.stored],
         modules=list(dict.fromkeys(path for stored in family.pages for path in modules(stored.record))),
+        images=list({module.path: module for stored in family.pages for module in _images(family, stored)}.values()),
         values=[value for place in places(family) if place.served for value in _values(place)],
     )
+
+
+def _images(family: Family, stored: Stored) -> list[IndexedModule]:
+    images = stored.record.images
+    url = f"{family.uri(stored)}#l-images"
+    return [IndexedModule(path=row.path, url=url) for row in images.stations] if images else []
 
 
 def _checkpoint(family: Family, stored: Stored) -> IndexedCheckpoint:

@@ -305,6 +305,11 @@ def test_the_index_is_valid_and_whole(wide: Site) -> None:
             page, _, anchor = value.url.partition("#")
             assert f'<tr id="{anchor}"' in wide.page(page)
         assert any(path.endswith("self_attn.q_proj") for path in entry.modules)
+        seen = {
+            row.path for s in family.stored.values() for row in (s.record.images.stations if s.record.images else [])
+        }
+        assert {module.path for module in entry.images} == seen
+        assert all('id="l-images"' in wide.page(module.url.partition("#")[0]) for module in entry.images[:1])
     for topic in [*index.values, *index.quirks]:
         assert (wide.directory / topic.url / "index.html").is_file()
 

@@ -255,6 +255,7 @@ function prepare(index) {
       add(family.family, "value", value.name, `${family.title} · ${value.host}${place}`, value.url,
         `${value.host}.${value.name} ${value.path ?? ""}`, 2)
     }
+    for (const { path, url } of family.images) add(family.family, "module", path, family.title, url, "", 4)
     for (const path of family.modules) add(family.family, "module", path, family.title, `${family.url}#printout`, "", 4)
   }
   return { entries: [...entries.values()], names: index.families.map(family => family.family) }
