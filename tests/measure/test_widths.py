@@ -54,6 +54,12 @@ def test_lanes_are_followed_to_the_head_by_the_module_that_joins_them() -> None:
     assert final.holds and final.expression == "model.norm(model.hc_head(layers[-1].layer_output)) == final_norm_output"
 
 
+def test_a_module_between_the_final_norm_and_the_head_is_followed() -> None:
+    found, _ = all_identities(run_of("modernbert-decoder"))
+    [head] = [i for i in found if i.name == "head"]
+    assert head.holds and head.expression == "decoder(lm_head(final_norm_output)) == lm_head_output"
+
+
 def test_a_factor_is_its_own_contributions_where_two_have_one_name() -> None:
     run = run_of("falcon_h1")
     ((shape,), _) = shapes(run, run.text, [""] * len(run.text))

@@ -243,6 +243,23 @@ def test_modules_between_the_last_block_and_the_head_are_told_in_order() -> None
     assert "Yes, it is exact: model.join, model.norm and then lm_head, applied" in text
 
 
+def test_a_factor_or_a_module_in_front_of_the_head_is_part_of_the_lens() -> None:
+    chain = "model.norm, a constant factor and then lm_head, applied to the last block's output, give"
+    assert chain in plain(committed("minicpm3", "tiny"), "know-lens")
+    page = committed("llama", "tiny")
+    through = [
+        i.model_copy(update={"expression": "lm_head(dense(final_norm_output)) == lm_head_output"})
+        if i.name == "head"
+        else i
+        for i in page.record.identities
+    ]
+    text = plain(changed(page, identities=through), "know-lens")
+    assert "Yes, it is exact: model.norm, dense and then lm_head, applied" in text
+    unknown = page.record.facts[0].model_copy(update={"name": "unkept_head"})
+    told = plain(changed(page, facts=[*page.record.facts, unknown]), "know-lens")
+    assert "more than the final norm and the head stands between" in told
+
+
 def test_passes_of_looped_blocks_are_told_where_a_vector_goes_in() -> None:
     page = committed("dory", "tiny")
     quirk = page.record.experiments[0].model_copy(

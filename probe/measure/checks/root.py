@@ -172,6 +172,11 @@ def _head(run: Run) -> Iterator[Form]:
     yield Form("lm_head(final_norm_output) == lm_head_output", (made, read))
     factor = float((made * read).sum() / made.square().sum())
     yield Form("c * lm_head(final_norm_output) == lm_head_output", (factor * made, read))
+    for start in range(1, len(path) - 1):
+        written, made = "final_norm_output", normed
+        for step in path[start:]:
+            written, made = f"{step}({written})", call_module(run, run.model.get(step)._module, made)
+        yield Form(f"{written} == lm_head_output", (made, read))
 
 
 def _readout(run: Run) -> Pair | None:

@@ -12,6 +12,8 @@ from probe.render.text import figure, prose
 from probe.schema import Identity
 
 ROW = "model"
+FACTOR = re.compile(r"[\w.]+ \* ")
+"""What an equation begins with whose left side is multiplied."""
 
 
 def lens(subject: Subject) -> list[Markup]:
@@ -21,7 +23,7 @@ def lens(subject: Subject) -> list[Markup]:
 def _exact(subject: Subject) -> list[Markup]:
     """The readout of the last block's output, compared with the logits."""
     found, normed = _first(subject, "readout"), _first(subject, "final norm")
-    if found and normed:
+    if found and normed and not subject.fact("unkept_head"):
         error = found.max_abs_error
         text = (
             "Yes, it is exact{within}: {chain}, applied to the last block's output, {give} the model's logits "
@@ -57,14 +59,21 @@ def _exact(subject: Subject) -> list[Markup]:
 def _chain(subject: Subject) -> Markup:
     """The modules from the last block to the head by their native paths, and what follows them."""
     steps = []
-    normed = _first(subject, "final norm")
-    for name in reversed(re.findall(r"([\w.]+)\(", normed.expression) if normed else ["norm"]):
+    for name in _called(_first(subject, "final norm")):
         path = _path(subject, "final_norm_output") or "the final norm" if name == "norm" else code(name)
         steps.append(Markup(path))
+    head = _first(subject, "head")
+    steps += [Markup("a constant factor")] if head and FACTOR.match(head.expression) else []
+    steps += [code(name) for name in _called(head)[:-1]]
     steps.append(Markup(_path(subject, "lm_head_output") or "the head"))
     words = {"scaled-logits": "the scale", "softcapped-logits": "the softcap"}
     steps += [Markup(word) for slug, word in words.items() if slug in subject.quirks]
     return Markup(" and then ").join([Markup(", ").join(steps[:-1]), steps[-1]]) if len(steps) > 1 else steps[0]
+
+
+def _called(identity: Identity | None) -> list[str]:
+    """The modules of an equation such as ``norm(join(x)) == y``, in the order in which they run."""
+    return re.findall(r"([\w.]+)\(", identity.expression)[::-1] if identity else []
 
 
 def _path(subject: Subject, name: str) -> Markup | None:
@@ -76,7 +85,7 @@ def _path(subject: Subject, name: str) -> Markup | None:
 def _entering(subject: Subject) -> list[Markup]:
     """A factor between the final norm and the head."""
     found = _first(subject, "head")
-    if found is None or not re.match(r"[\w.]+ \* ", found.expression):
+    if found is None or not FACTOR.match(found.expression):
         return []
     text = (
         "Between the final norm and the head the stream is multiplied by a constant ({identity}), which a lens of norm "
