@@ -1,0 +1,162 @@
+"""Norms with a gate: a gain that moves with the token, and a mixer's norm that stands behind its gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..measure.rounding import digits
+from ..measure.run import Run
+from .answers import per_block, phrase, tolerance
+from .base import Measured, Quirk, Verdict, some
+from .extra import SCALE, moved
+from .listening import listening
+from .norms import Call, calls
+from .rows import removed
+
+LARGE = 64.0
+"""What a norm's input is multiplied by, so that the number that keeps it from dividing by zero has no say."""
+
+OPEN = 8.0
+"""What is added to a channel of a gate."""
+
+MOVES = 0.01
+"""Relative change below which a module forgets the scale of its input, as a norm does."""
+
+
+def gated_norms(run: Run) -> Verdict:
+    """Fits what each norm of a block gives, over the tokens of a prompt, by a gain and a bias for each channel of the
+    normed input, with its mean taken off or not: what neither fit explains is a gate that moves with the token.
+    """
+    found: list[bool | None] = []
+    names: set[str] = set()
+    left: list[float] = []
+    for envoy, block in zip(run.text.envoys, calls(run), strict=True):
+        paths = {module: path for path, module in envoy._module.named_modules()}
+        each = {paths[call.norm]: _left(call) for call in block}
+        gated = {name for name, error in each.items() if error > tolerance(run)}
+        names |= gated
+        left += each.values()
+        found.append(bool(gated) if each else None)
+    measured: Measured = {"norms": sorted(names), "left_of_a_fixed_gain": digits(max(left), 2)} if names else {}
+    return per_block(found, measured, absent="The blocks have no norms.")
+
+
+def _left(call: Call) -> float:
+    """The largest error of the better fit, relative to the largest number that the norm gives."""
+    given, out = (call.given * LARGE).float(), call.on(call.given * LARGE).float()
+    if given.shape != out.shape:
+        return 0.0
+    centred = given - given.mean(-1, keepdim=True)
+    fits = (_fitted(part / part.square().mean(-1, keepdim=True).sqrt(), out) for part in (given, centred))
+    return min(float((fit - out).abs().max()) for fit in fits) / max(float(out.abs().max()), 1e-30)
+
+
+def _fitted(normed: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """What a gain and a bias for each channel make of a normed input, by least squares over the tokens."""
+    x, y = normed.flatten(0, -2).double(), out.flatten(0, -2).double()
+    around = x - x.mean(0)
+    gain = (around * (y - y.mean(0))).sum(0) / around.square().sum(0).clamp_min(1e-30)
+    return (y.mean(0) + gain * around).reshape(out.shape).float()
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A module with a vector of weights that was called with a tensor and a gate for each number of it."""
+
+    module: torch.nn.Module
+    given: torch.Tensor
+    gate: torch.Tensor
+    call: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+    def moving(self, close: float) -> int | None:
+        """How many channels of what it gives move with one channel of the gate; None for a module that is no norm."""
+        with torch.no_grad():
+            plain, larger = (self.call(self.given * scale, self.gate).float() for scale in (LARGE, SCALE * LARGE))
+            opened = self.gate.clone()
+            opened[..., 0] += OPEN
+            other = self.call(self.given * LARGE, opened).float()
+        if plain.shape != self.given.shape or moved(torch.stack([plain, larger]), 1) > MOVES:
+            return None
+        change = (other - plain).abs().flatten(0, -2).amax(0)
+        return int((change > close * plain.abs().flatten(0, -2).amax(0)).sum())
+
+
+def norm_behind_gate(run: Run) -> Verdict:
+    """Opens one channel of the gate that a mixer's norm is called with: where other channels move too, the norm stands
+    behind the gate, and where that channel alone moves, the gate stands behind the norm.
+    """
+    found: list[bool | None] = []
+    wide: set[int] = set()
+    for block in _gated(run):
+        moving = [count for gated in block if (count := gated.moving(tolerance(run))) is not None]
+        wide |= {count for count in moving if count > 1}
+        found.append(any(count > 1 for count in moving) if moving else None)
+    return per_block(found, {"channels_moved": max(wide)} if wide else {}, absent="No norm is called with a gate.")
+
+
+@listening
+@contextmanager
+def _gated(run: Run) -> Iterator[list[list[Gated]]]:
+    """Calls of modules without children, with two tensors of one shape, on each block whose mixer is no attention."""
+    found: list[list[Gated]] = [[] for _ in run.text.envoys]
+    with ExitStack() as stack:
+        for index, (envoy, anatomy) in enumerate(zip(run.text.envoys, run.text.anatomy, strict=True)):
+            for path in {host for term in anatomy.terms if term.kind == "mixer" for host in term.hosts}:
+                for module in envoy._module.get_submodule(path).modules():
+                    own = [parameter.ndim for parameter in module.parameters()]
+                    if own == [1] and not [*module.children()]:
+                        hook = module.register_forward_pre_hook(_keeping(found[index]), with_kwargs=True)
+                        stack.enter_context(removed(hook))
+        yield found
+
+
+def _keeping(store: list[Gated]) -> Callable[..., None]:
+    def keep(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = [*args, *kwargs.values()]
+        tensors = [item for item in given if isinstance(item, torch.Tensor)]
+        if len(tensors) != 2 or tensors[0].shape != tensors[1].shape or any(g.module is module for g in store):
+            return
+        one, two = tensors
+
+        def call(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+            now = [first if item is one else second if item is two else item for item in given]
+            out: torch.Tensor = module(*now[: len(args)], **dict(zip(kwargs, now[len(args) :], strict=True)))
+            return out
+
+        store.append(Gated(module, one.detach().clone(), two.detach().clone(), call))
+
+    return keep
+
+
+QUIRKS = (
+    Quirk(
+        "gated-norms",
+        "Gated norms",
+        "text",
+        gated_norms,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the gain of {_listed(m)} moves with the token: a gate made from the normed stream "
+            "multiplies it."
+        ),
+    ),
+    Quirk(
+        "norm-behind-gate",
+        "Norm behind a gate",
+        "text",
+        norm_behind_gate,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} the mixer's norm stands behind its gate: one channel of the gate moves "
+            f"{phrase(m, 'channels_moved', '{} channels of') or 'many channels of'} what the norm gives."
+        ),
+    ),
+)
+
+
+def _listed(measured: Measured) -> str:
+    names = [f"`{name}`" for name in measured.get("norms") or []] or ["a norm"]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
