@@ -354,7 +354,7 @@ def test_a_number_of_the_twins_size_is_the_twins() -> None:
 
 
 def test_a_mixer_beside_an_attention_is_not_said_to_stand_for_it() -> None:
-    assert "an attention runs on them too" in plain(committed("falcon_h1", "tiny"), "know-machinery")
+    assert "and by an attention too" in plain(committed("falcon_h1", "tiny"), "know-machinery")
     assert "and not by attention" in plain(committed("mamba2", "tiny"), "know-machinery")
 
 

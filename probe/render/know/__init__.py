@@ -21,8 +21,8 @@ from probe.render.know.unkept import unkept
 from probe.render.standing import Standing
 
 CONCERNS = (
-    ("adding", "Where a vector is added", False, adding),
-    ("consequences", "Ablation, steering, attribution", False, consequences),
+    ("adding", "Where a vector is added", True, adding),
+    ("consequences", "Ablation, steering, attribution", True, consequences),
     ("loading", "Under the default load", True, loading),
     ("blocks", "Which blocks differ", True, differing),
     ("lens", "The lens at the last block", False, lens),

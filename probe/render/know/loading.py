@@ -71,7 +71,8 @@ def _numbers(subject: Subject) -> list[Markup]:
     found = [fact for name in NUMERIC if (fact := subject.fact(name))]
     if len(found) > 1 and not any(fact.value for fact in found):
         return [say("Eager attention and sdpa give the same logits, in a padded batch too.")]
-    return [*(prose(fact.statement) for fact in found), *_apart(subject)]
+    said = [*(prose(fact.statement) for fact in found), *_apart(subject)]
+    return [Markup(" ").join(said)] if said else []
 
 
 def _apart(subject: Subject) -> list[Markup]:

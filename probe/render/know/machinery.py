@@ -175,9 +175,11 @@ def _mixers(subject: Subject) -> list[Markup]:
         inner = listing([subject.linked(v, v.name) for v in rows if v.name != "attention_output"])
         text = "On {where} positions are mixed by {module} ({host}){attention}; "
         text += (
-            "of its values these are read: {inner}." if inner else "of its inside nothing is served, only what it adds."
+            "of the mixer's values these are read: {inner}."
+            if inner
+            else "of its inside nothing is served, only what it adds."
         )
-        attention = ", and an attention runs on them too" if attending & {*blocks} else " and not by attention"
+        attention = ", and by an attention too" if attending & {*blocks} else " and not by attention"
         parts = {"where": subject.among(blocks), "module": code(module), "host": code(host), "inner": inner}
         said.append(say(text, attention=attention, **parts))
     return said
