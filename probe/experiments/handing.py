@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,10 +16,10 @@ import torch
 from ..measure.run import Run
 from .answers import tolerance
 from .extra import LENGTH, SHORT, attentions, forward, moved, noisy, once, token_ids
+from .perturbed import Batch, alone, perturbed
 from .projected import projections
 from .rows import Change, Rows, hooks, removed
-from .tap import Tap
-from .traced import MASKED
+from .tap import MASKED, Tap
 
 Pair = tuple[int, int]
 """The block that took noise, and another one that took none."""
@@ -35,44 +35,58 @@ class Handed:
         support: the pairs where what a query of the second block may attend to changed.
         ways: by pair, the arguments of the second block that changed, apart from its stream.
         own: the blocks where noise in their own stream changed what a query may attend to.
+        mixed: whether rows without noise differ, so that nothing else was looked at.
     """
 
     moves: dict[Pair, float] = field(default_factory=dict)
     support: set[Pair] = field(default_factory=set)
     ways: dict[Pair, set[str]] = field(default_factory=dict)
     own: set[int] = field(default_factory=set)
+    mixed: bool = False
 
 
 @once
 def handed(run: Run) -> Handed:
-    """One forward with a row for each block, in which that block takes noise on top of row 0's stream and every other
-    one takes row 0's stream as it is. Where a last row without noise differs from row 0, as rows do that an expert's
-    room is shared among, there is a forward for each block instead.
+    """What follows from noise in the stream of one block, where every other one takes row 0's stream as it is: on a
+    short prompt, or on one longer than a top-k takes where an attention has one. Where rows without noise differ, as
+    rows do that an expert's room is shared among, there is a forward for each block instead.
     """
+    found = _noised(run) if _length(run) == SHORT else alone(run, _rows, _noise_each, _length(run))
+    return _one_by_one(run) if found.mixed else found
+
+
+@contextmanager
+def _noise_each(run: Run, batch: Batch, rows: Rows) -> Iterator[Handed]:
+    """A row for each block, in which that block takes noise on top of row 0's stream, and a last one without noise."""
     total = len(run.text)
-    rows = Rows(total + 2)
     given: dict[Any, torch.Tensor] = {}
     found = Handed()
-    ids = token_ids(run, _length(run), rows.total)
-    entering, leaving = [], []
-    for index, envoy in enumerate(run.text.envoys):
-        entering += [(envoy._module, rows.align), (envoy._module, rows.change(index + 1, noisy))]
-        leaving.append((envoy._module, rows.keep(given, index)))
-    tap = _tap(run)
+    blocks = [envoy._module for envoy in run.text.envoys]
+    entering = [(block, rows.change(index + 1, noisy)) for index, block in enumerate(blocks)]
+    leaving = [(block, rows.keep(given, index)) for index, block in enumerate(blocks)]
     with ExitStack() as stack:
         stack.enter_context(hooks(entering, leaving))
-        for index, envoy in enumerate(run.text.envoys):
+        for index, block in enumerate(blocks):
             look = partial(_look, found.ways, rows, index)
-            stack.enter_context(removed(envoy._module.register_forward_pre_hook(look, with_kwargs=True)))
-        stack.enter_context(tap)
-        forward(run, ids)
-    if any(moved(out, total + 1) > tolerance(run) for out in given.values()):
-        return _one_by_one(run)
-    for source in range(total):
+            stack.enter_context(removed(block.register_forward_pre_hook(look, with_kwargs=True)))
+        yield found
+    found.mixed = any(moved(out, total + 1) > tolerance(run) for out in given.values())
+    seen = {
+        index: rows.only(tapped.softmax)
+        for index, (tapped, attention) in enumerate(zip(batch.inside, attentions(run), strict=True))
+        if attention is not None and tapped.softmax is not None
+    }
+    for source in () if found.mixed else range(total):
         outputs = {index: (out[source + 1], out[0]) for index, out in given.items()}
-        visible = {index: (t.softmax[source + 1], t.softmax[0]) for index, t in _seen(tap)}
+        visible = {index: (mask[source + 1], mask[0]) for index, mask in seen.items()}
         _compare(found, run, source, outputs, visible)
-    return found
+
+
+def _rows(run: Run) -> int:
+    return len(run.text) + 1
+
+
+_noised = perturbed(_rows)(_noise_each)
 
 
 def _one_by_one(run: Run) -> Handed:
@@ -149,7 +163,7 @@ def _look(
     stream = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
     for name, value in named.items():
         for tensor in _tensors(value):
-            if tensor is stream or tensor.ndim < 2 or tensor.shape[rows.axis(tensor)] % rows.total:
+            if tensor is stream or tensor.ndim < 2 or not rows.in_parts(tensor):
                 continue
             first = rows.part(tensor, 0)
             for source in range(rows.total - 2):

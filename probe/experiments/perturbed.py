@@ -17,9 +17,10 @@ import torch
 from ..measure.run import Run
 from ..measure.trace import Inputs, Worker
 from ..measure.trace import run as run_workers
-from .extra import SHORT, accepts, forward, token_ids
+from .extra import SHORT, accepts, attentions, forward, token_ids
 from .rows import Change, Rows, hooks
 from .shared import Shared
+from .tap import MASKED, Tap, Tapped
 
 Found = TypeVar("Found")
 
@@ -34,11 +35,16 @@ class Batch:
     Attributes:
         ids: the token ids, ``[rows, seq]``, the same in every row until someone changes their own.
         workers: what is to be read or written by standard name; the forward is traced where there is any.
+        heads: changes of what the attentions' heads give.
+        inside: what passed in each block's attention, or anywhere in a block without one, and what each query might
+            attend to, as the softmax that was heard last; set by the forward.
         arrived: what would have entered block 0 had the rows not been made alike; set by the forward.
     """
 
     ids: torch.Tensor
     workers: list[Worker] = field(default_factory=list)
+    heads: list[Change] = field(default_factory=list)
+    inside: list[Tapped] = field(default_factory=list)
     arrived: torch.Tensor = field(default_factory=lambda: torch.empty(0))
 
 
@@ -67,10 +73,16 @@ def perturbed(rows: Callable[[Run], int]) -> Callable[[Setup[Found]], Callable[[
     return joined
 
 
-def _forward(run: Run, parts: Sequence[Perturbation]) -> list[Any]:
+def alone(run: Run, rows: Callable[[Run], int], setup: Setup[Found], length: int) -> Found:
+    """What comes of one part in a forward of its own, on a prompt of ``length`` positions."""
+    found: Found = _forward(run, [Perturbation(rows, setup)], length)[0]
+    return found
+
+
+def _forward(run: Run, parts: Sequence[Perturbation], length: int = SHORT) -> list[Any]:
     counts = [part.rows(run) for part in parts]
     whole = Rows(max(LEAST, 1 + sum(counts)))
-    batch = Batch(token_ids(run, SHORT, whole.total))
+    batch = Batch(token_ids(run, length, whole.total))
     blocks = [envoy._module for envoy in run.text.envoys]
 
     def arrive(stream: torch.Tensor) -> torch.Tensor:
@@ -78,6 +90,15 @@ def _forward(run: Run, parts: Sequence[Perturbation]) -> list[Any]:
             batch.arrived = stream.detach().float().clone()
         return stream
 
+    def change_heads(heads: torch.Tensor) -> torch.Tensor:
+        for change in batch.heads:
+            heads = change(heads)
+        return heads
+
+    pairs = zip(run.text.envoys, attentions(run), strict=True)
+    listened = [block if attention is None else attention for block, attention in pairs]
+    tap = Tap(listened, heads=change_heads, softmax=lambda scores, _: scores > MASKED)
+    batch.inside = tap.blocks
     entering: list[tuple[torch.nn.Module, Change]] = [(blocks[0], arrive), *((block, whole.align) for block in blocks)]
     found = []
     with ExitStack() as stack:
@@ -86,6 +107,7 @@ def _forward(run: Run, parts: Sequence[Perturbation]) -> list[Any]:
         for part, count in zip(parts, counts, strict=True):
             found.append(stack.enter_context(part.setup(run, batch, whole.share(first, count))))
             first += count
+        stack.enter_context(tap)
         if batch.workers:
             inputs: Inputs = {"input_ids": batch.ids, "attention_mask": torch.ones_like(batch.ids)}
             run_workers(run.model, inputs | ({"use_cache": False} if accepts(run, "use_cache") else {}), batch.workers)

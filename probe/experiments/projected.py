@@ -15,7 +15,7 @@ from ..measure.run import Run
 from .extra import SCALE, SHORT, attentions, noisy, once, part, times
 from .perturbed import Batch, perturbed
 from .rows import Change, Rows, hooks
-from .tap import Tap, Tapped
+from .tap import Tapped
 
 LARGE = 1e4
 """What the output of every projection is multiplied by in one row, to reach any range that it is kept within."""
@@ -87,7 +87,7 @@ def _paths(run: Run) -> list[str]:
 
 @perturbed(lambda run: 2 * len(_paths(run)) + 6)
 @contextmanager
-def projections(run: Run, _: Batch, rows: Rows) -> Iterator[Projections]:
+def projections(run: Run, batch: Batch, rows: Rows) -> Iterator[Projections]:
     """Rows that perturb the attention's projections, the heads' outputs, and the MLP's up projection."""
     every, own, paths = attentions(run), _own(run), _paths(run)
     found = Projections(own=own)
@@ -129,15 +129,12 @@ def projections(run: Run, _: Batch, rows: Rows) -> Iterator[Projections]:
                     (up._module, rows.change(found.up, times(SCALE))),
                     (down._module, rows.keep(found.down, index)),
                 ]
-    blocks = run.text.envoys
-    listened = [block if attention is None else attention for block, attention in zip(blocks, every, strict=True)]
-    tap = Tap(listened, heads=rows.change(found.heads, times(SCALE)), rows=rows)
-    with hooks(entering, leaving, alike=True), tap:
+    batch.heads.append(rows.change(found.heads, times(SCALE)))
+    with hooks(entering, leaving, alike=True):
         yield found
-    found.inside = tap.blocks
-    found.taps = [
-        Tapped() if attention is None else tapped for attention, tapped in zip(every, tap.blocks, strict=True)
-    ]
+    found.inside = [tapped.only(rows) for tapped in batch.inside]
+    pairs = zip(every, found.inside, strict=True)
+    found.taps = [Tapped() if attention is None else tapped for attention, tapped in pairs]
 
 
 def _noise_at(position: int, row: torch.Tensor) -> torch.Tensor:

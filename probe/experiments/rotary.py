@@ -13,7 +13,8 @@ from .base import Measured, Quirk, Verdict, some
 from .frequencies import rope_entries
 from .places import added_by_position
 from .positions import Track, streams_of_positions, tracks
-from .traced import MASKED, judged
+from .tap import MASKED
+from .traced import judged
 from .turning import Rotary, rotaries
 
 

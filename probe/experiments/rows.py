@@ -115,6 +115,10 @@ class Rows:
         lanes_first = tensor.ndim == 4 and tensor.shape[0] % self._size and not tensor.shape[1] % self._size
         return 1 if lanes_first else 0
 
+    def in_parts(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor may have a part for every row."""
+        return tensor.shape[self.axis(tensor)] % self._size == 0
+
     def part(self, tensor: torch.Tensor, row: int) -> torch.Tensor:
         """The part of a tensor that belongs to a row, a view."""
         return self._parts(tensor, row and row + self.first - 1, 1)

@@ -11,7 +11,8 @@ import torch
 from ..measure.run import Run
 from .answers import tolerance
 from .extra import attention_hosts, once
-from .traced import MASKED, attention_value
+from .tap import MASKED
+from .traced import attention_value
 
 Kind = Literal["product", "capped", "slope", "distance", "key", "other"]
 Added = Literal["slope", "distance", "key"]

@@ -12,8 +12,8 @@ from .answers import explain, phrase
 from .base import Measured, Quirk, Verdict, some
 from .extra import attentions, once
 from .prompts import prompts
-from .tap import Tap
-from .traced import MASKED, attention_value, judged
+from .tap import MASKED, Tap
+from .traced import attention_value, judged
 
 Kind = Literal["full", "sliding", "chunked", "two-way", "other"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
@@ -24,6 +24,9 @@ Softmax = Callable[[torch.Tensor, torch.Tensor], Any]
 
 PRODUCTS = frozenset({"matmul", "__matmul__", "bmm", "baddbmm"})
 FUSED = "scaled_dot_product_attention"
+MASKED = -9e3
+"""Scores below this are masked, also where a class masks by adding a large number instead of the largest."""
+
 LISTENED = PRODUCTS | {FUSED, "softmax", "topk"}
 """The functions of torch that a tap listens to."""
 
@@ -47,6 +50,14 @@ class Tapped:
     candidates: list[int] = field(default_factory=list)
     """Of how many each top-k chose."""
 
+    def only(self, rows: Rows) -> Tapped:
+        """The same with some of the batch's rows of queries, keys, values and heads."""
+        queries, keys, values, heads = (
+            None if tensor is None else rows.only(tensor)
+            for tensor in (self.queries, self.keys, self.values, self.heads)
+        )
+        return replace(self, queries=queries, keys=keys, values=values, heads=heads)
+
 
 class Tap(TorchFunctionMode):
     """Listens to the attentions of ``envoys`` (one a block; None where a block has none) while they run.
@@ -59,7 +70,6 @@ class Tap(TorchFunctionMode):
         softmax: what to keep of a softmax over positions, from its input and output ``[batch, heads, query, key]``.
         heads: applied to the heads' outputs, ``[batch, seq, heads, head_dim]``, before the model takes them.
         ranked: applied to the numbers by which a top-k chooses.
-        rows: what to keep of a batch, where that is only some of its rows.
     """
 
     def __init__(
@@ -69,7 +79,6 @@ class Tap(TorchFunctionMode):
         softmax: Softmax | None = None,
         heads: Change | None = None,
         ranked: Change | None = None,
-        rows: Rows | None = None,
     ) -> None:
         super().__init__()
         self._modules = [None if envoy is None else envoy._module for envoy in envoys]
@@ -77,7 +86,6 @@ class Tap(TorchFunctionMode):
         self._softmax = softmax
         self._heads = None if heads is None else unheard(heads)
         self._ranked = ranked
-        self._kept = rows
         self._inside: int | None = None
         self._rows = 1
         self._in_interface = False
@@ -149,8 +157,7 @@ class Tap(TorchFunctionMode):
     def _keep(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: torch.Tensor) -> None:
         block = self.blocks[self._inside or 0]
         block.queries, block.keys, block.values, block.heads = (
-            tensor.detach().clone() if self._kept is None else self._kept.only(tensor.detach())
-            for tensor in (query, key, value, heads)
+            tensor.detach().clone() for tensor in (query, key, value, heads)
         )
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -22,6 +22,7 @@ from .base import Measured, Verdict
 from .extra import accepts, attention_hosts, once, part
 from .projected import projections
 from .rows import Change, Rows, hooks
+from .tap import MASKED
 
 NO_ATTENTION = "No block has an attention."
 UNREAD = "What is needed of this attention stands at no place of the forward that could be read."
@@ -119,9 +120,6 @@ def look(run: Run, ids: torch.Tensor) -> Seen:
 
 UNDERFLOW = -80.0
 """How far below a row's largest score float32 rounds a share of the softmax to zero."""
-
-MASKED = -9e3
-"""Scores below this are masked, also where a class masks by adding a large number instead of the largest."""
 
 
 def seen_by(pattern: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:

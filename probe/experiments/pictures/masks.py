@@ -11,7 +11,8 @@ from ...schema import Picture
 from ..base import some
 from ..prompts import prompts
 from ..support import Support, classify, plain
-from ..traced import MASKED, attention_value
+from ..tap import MASKED
+from ..traced import attention_value
 
 SHOWN = 24
 """Most rows and columns of a mask."""
