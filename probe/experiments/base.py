@@ -97,10 +97,30 @@ def in_words(error: Exception) -> str:
     return f"{type(error).__name__}, {message}" if message else type(error).__name__
 
 
+MANY = 8
+"""Most single blocks and ranges that a sentence lists where it can tell which blocks they are by a rule."""
+
+ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+
+
 def some(blocks: list[int], total: int) -> str:
-    """Blocks in words: `every block`, `block 3`, `blocks 0 to 4 and 6`."""
+    """Blocks in words: `every block`, `block 3`, `blocks 0 to 4 and 6`, `24 of 48 blocks (every second from 0 to 46)`,
+    `36 of 48 blocks (all but every fourth from 3 to 47)`. Where there are many, without a rule, all of them are listed.
+    """
     if len(blocks) == total:
         return "every block"
+    listed = _listed(blocks)
+    if len(listed) <= MANY:
+        return f"block{'s' if len(blocks) > 1 else ''} {_joined(listed)}"
+    others = sorted(set(range(total)) - set(blocks))
+    rule, exception, rest = _stepping(blocks), _stepping(others), _listed(others)
+    if rule is None and (exception is not None or len(rest) <= MANY):
+        rule = f"all but {exception or _joined(rest)}"
+    return f"{len(blocks)} of {total} blocks ({rule or _joined(listed)})"
+
+
+def _listed(blocks: list[int]) -> list[str]:
+    """Ascending numbers, three or more in a row as a range."""
     runs: list[list[int]] = []
     for block in blocks:
         if runs and block == runs[-1][-1] + 1:
@@ -110,8 +130,16 @@ def some(blocks: list[int], total: int) -> str:
     parts = []
     for run in runs:
         parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(block) for block in run]
-    if len(parts) > 8:
-        return f"{len(blocks)} of {total} blocks ({parts[0]}, {parts[1]}, … {parts[-1]})"
-    if len(parts) == 1:
-        return f"block{'s' if len(blocks) > 1 else ''} {parts[0]}"
-    return f"blocks {', '.join(parts[:-1])} and {parts[-1]}"
+    return parts
+
+
+def _joined(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _stepping(blocks: list[int]) -> str | None:
+    """In words, more than a few ascending numbers that are equally far apart; None for others."""
+    steps = {after - before for before, after in zip(blocks, blocks[1:], strict=False)}
+    if len(blocks) <= MANY or len(steps) != 1 or not 1 < (step := steps.pop()) < len(ORDINALS) + 2:
+        return None
+    return f"every {ORDINALS[step - 2]} from {blocks[0]} to {blocks[-1]}"

@@ -11,6 +11,7 @@ import torch
 from probe.experiments import pictures, run_all
 from probe.experiments.base import STRICT
 from probe.experiments.pictures import heads, load, masks, reach, scalars, slopes, spectrum, stream
+from probe.experiments.scores import Fit
 from probe.measure.run import Run
 from probe.schema import Experiment, Picture
 
@@ -118,6 +119,17 @@ def test_the_slopes_are_those_of_the_heads(run_of: Runs) -> None:
     [numbers] = _numbers(drawn).values()
     assert numbers[:4] == [0.25, 0.0625, 0.0156, 0.00391]
     assert slopes.pictures(run_of("llama")) == []
+
+
+def test_slopes_that_differ_by_less_than_a_fit_are_drawn_once(run_of: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    three = [
+        Fit("product", 1, 0),
+        *(Fit("slope", 1, 0, slopes=(-slope, -0.25)) for slope in (0.12349, 0.12351, 0.1245)),
+    ]
+    monkeypatch.setattr(slopes, "fits", lambda run: three)
+    [drawn] = slopes.pictures(run_of("bloom"))
+    assert drawn.blocks == [1, 2, 3]
+    assert [series.name for series in drawn.series] == ["blocks 1 and 2", "block 3"]
 
 
 def test_the_load_adds_up_to_k_a_token(run_of: Runs) -> None:

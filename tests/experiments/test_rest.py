@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import activations
 
+from probe.experiments import some
 from probe.experiments.facts import facts
 
 Decide = Callable[..., Any]
@@ -289,3 +290,27 @@ def test_slugs_are_unique() -> None:
 
     text = [quirk.slug for quirk in QUIRKS if quirk.about == "text"]
     assert len(text) == len(set(text))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        ([*range(60)], "every block"),
+        ([3], "block 3"),
+        ([0, 1, 2, 5], "blocks 0 to 2 and 5"),
+        ([*range(0, 50, 2)], "25 of 60 blocks (every second from 0 to 48)"),
+        ([*range(3, 60, 4)], "15 of 60 blocks (every fourth from 3 to 59)"),
+        ([i for i in range(60) if i % 4 != 3], "45 of 60 blocks (all but every fourth from 3 to 59)"),
+        ([i for i in range(60) if i % 7 != 3], "51 of 60 blocks (all but every seventh from 3 to 59)"),
+        (
+            [i for i in range(60) if i not in (4, 5, 6, 9, 11, 20, 22, 24, 26, 28)],
+            "50 of 60 blocks (all but 4 to 6, 9, 11, 20, 22, 24, 26 and 28)",
+        ),
+        (
+            [0, 2, 4, 7, 9, 11, 13, 15, 16, 17, 20, 50],
+            "12 of 60 blocks (0, 2, 4, 7, 9, 11, 13, 15 to 17, 20 and 50)",
+        ),
+    ],
+)
+def test_blocks_in_words_name_every_one(blocks: list[int], words: str) -> None:
+    assert some(blocks, 60) == words
