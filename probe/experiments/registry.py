@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     attention,
     beside,
+    bounded,
     clipping,
     depth,
     frequencies,
@@ -58,6 +59,7 @@ QUIRKS: tuple[Quirk, ...] = (
     *shortened.QUIRKS,
     *routing.QUIRKS,
     *mlps.QUIRKS,
+    *bounded.QUIRKS,
     *readout.QUIRKS,
     *halves.QUIRKS,
     *vision.QUIRKS,

@@ -75,6 +75,7 @@ FOLLOWS = {
     "state-in-parts": "Read and patch all of them together.",
     "gated-norms": "So the norm's weight cannot be folded into the projection after it.",
     "norm-behind-gate": "Closing one channel rescales the others.",
+    "clipped-mlps": "A neuron at its limit passes on no change of what it reads.",
     "handed-state": "So a stream that is patched at a block does not bring all that earlier blocks did to it.",
     "shared-indices": "An edit there reaches this block beside the stream.",
     "mixture-of-experts": "An edit of one expert's weights moves only the tokens that it is chosen for.",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tests.experiments.pairs.attentions import names, then
+from tests.experiments.pairs.attentions import is_of, names, then
 from tests.experiments.pairs.build import Mutant, Pair, Twin
 from tests.experiments.pairs.mutations import blocks, each_block, in_turn, replaced, set_config
 
@@ -29,7 +29,28 @@ def clip(x: torch.Tensor) -> torch.Tensor:
     return x.clamp(-2.5, 2.5)
 
 
+def without_limit(block: Any) -> None:
+    block.mlp.experts.limit = float("inf")
+
+
+WITHOUT_LIMIT = Twin("gpt_oss", mutate=each_block(without_limit))
+
 PAIRS = (
+    Pair(
+        "clipped-mlps",
+        yes=Twin("gpt_oss"),
+        no=WITHOUT_LIMIT,
+        mutants=(
+            Mutant(WITHOUT_LIMIT, is_of("gpt_oss"), "no", "a limit that is never reached"),
+            Mutant(
+                Twin("llama", mutate=replaced(then(clip), "mlp.up_proj", "mlp.gate_proj")),
+                is_of("gpt_oss"),
+                "yes",
+                "projections of a plain MLP that are clipped",
+                blocks=[0, 1, 2],
+            ),
+        ),
+    ),
     Pair(
         "clipped-projections",
         yes=Twin("olmo", "tiny-clip"),

@@ -1,0 +1,148 @@
+"""MLPs and mixtures whose output stays bounded, because their neurons are clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..measure.run import Run
+from .answers import per_block
+from .base import Measured, Quirk, Verdict, some
+from .listening import listening
+from .rows import removed
+
+SMALL = (0.1, 1.0)
+"""What an MLP's input is multiplied by where a clipped one still follows it."""
+
+LARGE = (1e4, 1e6)
+"""What it is multiplied by where a clipped one is at its limit."""
+
+STAYS, FOLLOWS = 1.5, 2.0
+"""Growth below which an output stays, and above which it follows its input."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The largest numbers that a module took and gave; whether its parameters are vectors alone, as a norm's are."""
+
+    taken: float
+    given: float
+    norm: bool
+
+
+Sizes = dict[str, Size]
+"""By module of an MLP that gives as many channels as it takes; the MLP itself has no name."""
+
+Again = Callable[[float], Sizes]
+"""What an MLP makes of the input it had, multiplied by a factor."""
+
+
+def clipped_mlps(run: Run) -> Verdict:
+    """Multiplies what each MLP or mixture takes: a module of it that gives as many channels as it takes, follows a
+    small input and stays where a large one grows a hundredfold was clipped. Where a norm inside it takes more and gives
+    as much, that norm is why.
+    """
+    found: list[bool | None] = []
+    names: set[str] = set()
+    for block in _mlps(run):
+        clipped = {name for path, again in block for name in _clipped(path, again)}
+        names |= clipped
+        found.append(bool(clipped) if block else None)
+    return per_block(found, {"modules": sorted(names)} if names else {}, absent="The blocks have no MLPs.")
+
+
+def _clipped(path: str, again: Again) -> list[str]:
+    """The outermost modules of an MLP that are clipped, by their path in the block."""
+    small, large = ([again(factor) for factor in factors] for factors in (SMALL, LARGE))
+    found: list[str] = []
+    for module, name in sorted((module, f"{path}.{module}".rstrip(".")) for module in large[0]):
+        if any(name == outer or name.startswith(f"{outer}.") for outer in found) or module not in small[0]:
+            continue
+        taken, given = _growth(large, module)
+        norms = (_growth(large, inner) for inner, size in large[0].items() if size.norm and _within(inner, module))
+        normed = any(more > FOLLOWS and same < STAYS for more, same in norms)
+        if not large[0][module].norm and taken > FOLLOWS > STAYS > given and not normed:
+            found += [name] if _growth(small, module)[1] > FOLLOWS else []
+    return found
+
+
+def _within(inner: str, outer: str) -> bool:
+    return not outer or inner.startswith(f"{outer}.")
+
+
+def _growth(sizes: list[Sizes], name: str) -> tuple[float, float]:
+    """By how much what a module takes and gives has grown."""
+    before, after = (each[name] for each in sizes)
+    return after.taken / max(before.taken, 1e-30), after.given / max(before.given, 1e-30)
+
+
+@listening
+@contextmanager
+def _mlps(run: Run) -> Iterator[list[list[tuple[str, Again]]]]:
+    """Each block's MLPs and mixtures, by path, to be called again."""
+    found: list[list[tuple[str, Again]]] = [[] for _ in run.text.envoys]
+    with ExitStack() as stack:
+        for index, (envoy, anatomy) in enumerate(zip(run.text.envoys, run.text.anatomy, strict=True)):
+            for path in {term.hosts[-1] for term in anatomy.terms if term.kind in ("mlp", "moe") and term.hosts}:
+                module = envoy._module.get_submodule(path)
+                hook = module.register_forward_pre_hook(_keeping(found[index], path), with_kwargs=True)
+                stack.enter_context(removed(hook))
+        yield found
+
+
+def _keeping(store: list[tuple[str, Again]], path: str) -> Callable[..., None]:
+    def keep(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = next((item for item in (*args, *kwargs.values()) if isinstance(item, torch.Tensor)), None)
+        if given is None or not given.is_floating_point():
+            return
+
+        def again(factor: float) -> Sizes:
+            sizes: Sizes = {}
+
+            def scaled(item: Any) -> Any:
+                return item * factor if item is given else item
+
+            with torch.no_grad(), ExitStack() as stack:
+                for name, inner in module.named_modules():
+                    stack.enter_context(removed(inner.register_forward_hook(_sizing(sizes, name), with_kwargs=True)))
+                module(*map(scaled, args), **{name: scaled(item) for name, item in kwargs.items()})
+            return sizes
+
+        store.append((path, again))
+
+    return keep
+
+
+def _sizing(sizes: Sizes, name: str) -> Callable[..., None]:
+    def size(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        given = next((item for item in (*args, *kwargs.values()) if isinstance(item, torch.Tensor)), None)
+        first = out if isinstance(out, torch.Tensor) else out[0]
+        own = [parameter.ndim for parameter in module.parameters()]
+        if own and given is not None and isinstance(first, torch.Tensor) and first.shape[-1:] == given.shape[-1:]:
+            taken, gave = (float(tensor.float().abs().max()) for tensor in (given, first))
+            sizes[name] = Size(taken, gave, max(own) == 1)
+
+    return size
+
+
+QUIRKS = (
+    Quirk(
+        "clipped-mlps",
+        "Clipped MLP",
+        "text",
+        clipped_mlps,
+        lambda m, b, n: (
+            f"On {some(b or [], n)} neurons are clipped: what {_listed(m)} gives stays bounded however large its input "
+            "is."
+        ),
+    ),
+)
+
+
+def _listed(measured: Measured) -> str:
+    names = [f"`{name}`" for name in measured.get("modules") or []] or ["the MLP"]
+    return " or ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
