@@ -77,7 +77,7 @@ def test_a_page_behind_which_nothing_ran_claims_no_measurement(page: Standing) -
     if page.run is None:
         text = plain(page, "know-adding") + plain(page, "know-lens")
         assert "No run stands behind this page" in text and "not measured" in text
-        assert "In the run" not in text and "exact:" not in text
+        assert "In the run" not in text and "In the twin's run" not in text and "exact:" not in text
 
 
 def test_a_plain_block_adds_what_its_modules_return() -> None:
@@ -351,6 +351,7 @@ def test_a_number_of_the_twins_size_is_the_twins() -> None:
         committed("kimi_k2", "moonshotai--Kimi-K2.5"), "know-machinery"
     )
     assert "On the twin" not in plain(committed("kimi_k2", "tiny"), "know-machinery")
+    assert "In the twin's run noise" in plain(committed("kimi_k2", "moonshotai--Kimi-K2.5"), "know-adding")
 
 
 def test_a_mixer_beside_an_attention_is_not_said_to_stand_for_it() -> None:

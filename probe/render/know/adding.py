@@ -264,12 +264,13 @@ def _moved(subject: Subject, found: Sequence[Term]) -> list[Markup]:
         followed = [term.value for term, edit in measured if edit and edit.exact is not None]
         scaled = "scaled-residual-adds" in subject.quirks or any(shape.factors for shape, _ in subject.shapes())
         text = (
-            "In the run noise was added to {which}, with the block's later contributions held: `layer_output` moved by "
+            "In {run} noise was added to {which}, with the block's later contributions held: `layer_output` moved by "
             "that noise{times} {error}."
         )
         times = ", times these factors," if scaled else ""
         which = subject.links(followed) if missed else "each contribution" if len(followed) > 1 else "the contribution"
-        said.append(say(text, which=which, times=times, error=within(max(errors))))
+        run = "the run" if subject.run is subject.record else "the twin's run"
+        said.append(say(text, run=run, which=which, times=times, error=within(max(errors))))
     if missed:
         after = subject.holds("post-ln", [block for term in missed for block in term.blocks])
         why = ": the norm that follows the add takes it up" if after else ""
