@@ -14,6 +14,7 @@ from ..measure.identities import RELATIVE
 from ..measure.rounding import one_digit
 from ..measure.run import Run
 from .base import Measured, Verdict
+from .extra import once
 
 NO_INTERFACE = (
     "The attention neither calls transformers' shared attention interface nor takes a softmax of a plain product, so "
@@ -51,7 +52,12 @@ def per_block(
 
 def entry(run: Run, path: str) -> Any:
     """An entry of the text config by its dotted path, or None."""
-    return config_entry(run.model.text_config, path)
+    return config_entry(_config(run), path)
+
+
+@once
+def _config(run: Run) -> Any:
+    return run.model.text_config
 
 
 def config_entry(config: Any, path: str) -> Any:

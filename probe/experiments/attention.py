@@ -8,6 +8,7 @@ from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, phrase, small, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
+from .extra import once
 from .projected import projections
 from .scores import Fit, fit_cap, fits, seen
 from .traced import judged
@@ -39,6 +40,7 @@ def unscaled_scores(run: Run) -> Verdict:
 FORMLESS = "The scores are more than a multiple of q·k, so no factor stands between the two."
 
 
+@once
 def carried_factors(run: Run, name: str) -> list[float | None]:
     """For each block the number that multiplies a projection's output on its way into the queries or keys; None where
     it is one, or where they are no multiple of it.

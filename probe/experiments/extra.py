@@ -115,10 +115,14 @@ def accepts(run: Run, name: str) -> bool:
 
 def token_ids(run: Run, length: int, rows: int = 1, seed: int = 0) -> torch.Tensor:
     """Token ids without special ones: ``[rows, length]``, the same in every row."""
+    return _ids(run, length, seed).repeat(rows, 1)
+
+
+@once
+def _ids(run: Run, length: int, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     size = run.model.vocab_size
-    ids = torch.randint(size // 5, size * 4 // 5, (1, length), generator=generator)
-    return ids.repeat(rows, 1).to(run.model.device)
+    return torch.randint(size // 5, size * 4 // 5, (1, length), generator=generator).to(run.model.device)
 
 
 def forward(run: Run, ids: torch.Tensor, **inputs: Any) -> Any:

@@ -14,6 +14,7 @@ from .answers import per_block
 from .base import Quirk, Verdict, some
 from .cache import FEW
 from .extra import decoder, token_ids
+from .reweighted import called_with
 from .tap import removed
 
 
@@ -65,8 +66,9 @@ def _called(
     with ExitStack() as stack, torch.no_grad():
         for index, envoy in enumerate(run.text.envoys):
             stack.enter_context(removed(envoy._module.register_forward_hook(_noting(found, index))))
-        stack.enter_context(_plain_experts(run.model._module))
-        torch.func.functional_call(module, half, (), call)
+        if any(term.kind == "moe" for anatomy in run.text.anatomy for term in anatomy.terms):
+            stack.enter_context(_plain_experts(run.model._module))
+        called_with(module, half, **call)
     return [found.get(index) for index in range(len(run.text))]
 
 
@@ -78,8 +80,10 @@ def _noting(found: dict[int, torch.dtype], index: int) -> Callable[..., None]:
 
 
 def _saved(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters, and the buffers that a checkpoint holds; a load casts those and leaves the others."""
-    yield from module.named_parameters()
+    """Parameters by each of their names, and the buffers that a checkpoint holds; a load casts those and leaves the
+    others.
+    """
+    yield from module.named_parameters(remove_duplicate=False)
     for prefix, inner in module.named_modules():
         for name, buffer in inner.named_buffers(recurse=False):
             if name not in inner._non_persistent_buffers_set:

@@ -1,4 +1,4 @@
-"""A module called with other parameters than its own."""
+"""A module called with other parameters or buffers than its own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import torch
 
 
 def called_with(module: torch.nn.Module, parameters: Mapping[str, torch.Tensor], *args: Any, **kwargs: Any) -> Any:
-    """What a module returns with these parameters, by dotted name, in place of its own, which it has again afterwards.
+    """What a module returns with these parameters or buffers, by dotted name, in place of its own, which it has again
+    afterwards. One that stands under several names is replaced only under those given.
 
     ``torch.func.functional_call`` does the same at many times the cost of a small module's call.
     """
     held = []
     for path, tensor in parameters.items():
-        owner, _, name = path.rpartition(".")
-        held.append((module.get_submodule(owner)._parameters, name, tensor))
+        place, _, name = path.rpartition(".")
+        owner = module.get_submodule(place)
+        held.append((owner._parameters if name in owner._parameters else owner._buffers, name, tensor))
     own = [place[name] for place, name, _ in held]
     try:
         for place, name, tensor in held:
