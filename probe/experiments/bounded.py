@@ -1,4 +1,4 @@
-"""MLPs and mixtures whose output stays bounded, because their neurons are clipped."""
+"""MLPs and mixtures whose output stays bounded, because their neurons are clipped or softcapped."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .listening import listening
 from .rows import removed
 
 SMALL = (0.1, 1.0)
-"""What an MLP's input is multiplied by where a clipped one still follows it."""
+"""What an MLP's input is multiplied by where a bounded one still follows it."""
 
 LARGE = (1e4, 1e6)
-"""What it is multiplied by where a clipped one is at its limit."""
+"""What it is multiplied by where a bounded one is at its limit."""
 
 STAYS, FOLLOWS = 1.5, 2.0
 """Growth below which an output stays, and above which it follows its input."""
@@ -41,22 +41,22 @@ Again = Callable[[float], Sizes]
 """What an MLP makes of the input it had, multiplied by a factor."""
 
 
-def clipped_mlps(run: Run) -> Verdict:
+def bounded_mlps(run: Run) -> Verdict:
     """Multiplies what each MLP or mixture takes: a module of it that gives as many channels as it takes, follows a
-    small input and stays where a large one grows a hundredfold was clipped. Where a norm inside it takes more and gives
-    as much, that norm is why.
+    small input and stays where a large one grows a hundredfold is bounded inside. Where a norm inside it takes more and
+    gives as much, that norm is why.
     """
     found: list[bool | None] = []
     names: set[str] = set()
     for block in _mlps(run):
-        clipped = {name for path, again in block for name in _clipped(path, again)}
-        names |= clipped
-        found.append(bool(clipped) if block else None)
+        bounded = {name for path, again in block for name in _bounded(path, again)}
+        names |= bounded
+        found.append(bool(bounded) if block else None)
     return per_block(found, {"modules": sorted(names)} if names else {}, absent="The blocks have no MLPs.")
 
 
-def _clipped(path: str, again: Again) -> list[str]:
-    """The outermost modules of an MLP that are clipped, by their path in the block."""
+def _bounded(path: str, again: Again) -> list[str]:
+    """The outermost modules of an MLP that are bounded, by their path in the block."""
     small, large = ([again(factor) for factor in factors] for factors in (SMALL, LARGE))
     found: list[str] = []
     for module, name in sorted((module, f"{path}.{module}".rstrip(".")) for module in large[0]):
@@ -131,13 +131,13 @@ def _sizing(sizes: Sizes, name: str) -> Callable[..., None]:
 
 QUIRKS = (
     Quirk(
-        "clipped-mlps",
-        "Clipped MLP",
+        "bounded-mlps",
+        "Bounded neurons",
         "text",
-        clipped_mlps,
+        bounded_mlps,
         lambda m, b, n: (
-            f"On {some(b or [], n)} neurons are clipped: what {_listed(m)} gives stays bounded however large its input "
-            "is."
+            f"On {some(b or [], n)} neurons are bounded: what {_listed(m)} gives stays within a range however large its "
+            "input is."
         ),
     ),
 )

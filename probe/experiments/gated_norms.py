@@ -29,8 +29,8 @@ MOVES = 0.01
 
 
 def gated_norms(run: Run) -> Verdict:
-    """Fits what each norm of a block gives, over the tokens of a prompt, by a gain and a bias for each channel of the
-    normed input, with its mean taken off or not: what neither fit explains is a gate that moves with the token.
+    """Compares the gains of neighbouring channels of each norm over the tokens of a prompt, and fits a gain and a bias
+    for each channel of the input without its mean: where both leave something, a gate moves the gain with the token.
     """
     found: list[bool | None] = []
     names: set[str] = set()
@@ -42,26 +42,34 @@ def gated_norms(run: Run) -> Verdict:
         names |= gated
         left += each.values()
         found.append(bool(gated) if each else None)
-    measured: Measured = {"norms": sorted(names), "left_of_a_fixed_gain": digits(max(left), 2)} if names else {}
+    measured: Measured = {"norms": sorted(names), "gain_moves": digits(max(left), 2)} if names else {}
     return per_block(found, measured, absent="The blocks have no norms.")
 
 
 def _left(call: Call) -> float:
-    """The largest error of the better fit, relative to the largest number that the norm gives."""
+    """How far a norm's gain moves with the token, whether it takes the mean off or not."""
     given, out = (call.given * LARGE).float(), call.on(call.given * LARGE).float()
     if given.shape != out.shape:
         return 0.0
-    centred = given - given.mean(-1, keepdim=True)
-    fits = (_fitted(part / part.square().mean(-1, keepdim=True).sqrt(), out) for part in (given, centred))
-    return min(float((fit - out).abs().max()) for fit in fits) / max(float(out.abs().max()), 1e-30)
+    x, y = given.flatten(0, -2).double(), out.flatten(0, -2).double()
+    return min(_between_neighbours(x, y), _of_centred(x - x.mean(-1, keepdim=True), y))
 
 
-def _fitted(normed: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """What a gain and a bias for each channel make of a normed input, by least squares over the tokens."""
-    x, y = normed.flatten(0, -2).double(), out.flatten(0, -2).double()
+def _between_neighbours(x: torch.Tensor, y: torch.Tensor) -> float:
+    """The spread over the tokens of the ratio between the gains of two neighbouring channels, for most of them: the
+    size that a token's channels are divided by is in both, also where each group of channels has one of its own.
+    """
+    gains = y / x
+    ratios = gains[:, 1:] / gains[:, :-1]
+    return float((ratios.std(0) / ratios.mean(0).abs()).nanmedian())
+
+
+def _of_centred(x: torch.Tensor, y: torch.Tensor) -> float:
+    """The largest error of the better gain and bias for each channel, by least squares over the tokens."""
+    x = x / x.square().mean(-1, keepdim=True).sqrt()
     around = x - x.mean(0)
     gain = (around * (y - y.mean(0))).sum(0) / around.square().sum(0).clamp_min(1e-30)
-    return (y.mean(0) + gain * around).reshape(out.shape).float()
+    return float((y.mean(0) + gain * around - y).abs().max() / y.abs().max().clamp_min(1e-30))
 
 
 @dataclass(frozen=True)

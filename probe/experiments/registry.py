@@ -17,6 +17,7 @@ from . import (
     mixers,
     mlps,
     norms,
+    one_for_several,
     order,
     places,
     projections,
@@ -29,6 +30,7 @@ from . import (
     sources,
     storage,
     support,
+    unlisted,
     vision,
     wiring,
 )
@@ -37,6 +39,8 @@ from .base import Quirk
 QUIRKS: tuple[Quirk, ...] = (
     *wiring.QUIRKS,
     *looping.QUIRKS,
+    *one_for_several.QUIRKS,
+    *unlisted.QUIRKS,
     *beside.QUIRKS,
     *residual.QUIRKS,
     *mixers.QUIRKS,

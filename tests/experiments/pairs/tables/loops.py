@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tests.experiments.pairs.attentions import has
 from tests.experiments.pairs.build import Mutant, Pair, Twin
 from tests.experiments.pairs.mutations import blocks
 
@@ -32,7 +33,37 @@ def runs_one_again(module: Any) -> None:
     third.register_forward_pre_hook(again, with_kwargs=True)
 
 
+def one_more(module: Any) -> None:
+    """A copy of the second block stands beside the list, and what enters the third passes it."""
+    module.model.behind = copy.deepcopy(blocks(module)[1])
+
+    def through(_: nn.Module, args: tuple[torch.Tensor, ...], kwargs: dict[str, Any]) -> Any:
+        return (module.model.behind(args[0], **{**kwargs, "cache": None}), *args[1:]), kwargs
+
+    blocks(module)[2].register_forward_pre_hook(through, with_kwargs=True)
+
+
+def idle(module: Any) -> None:
+    """A copy of the second block stands beside the list, and is not run."""
+    module.model.H_module = copy.deepcopy(blocks(module)[1])
+
+
 PAIRS = (
+    Pair(
+        "unlisted-blocks",
+        yes=Twin("hrm_text"),
+        no=Twin("llama", mutate=idle),
+        mutants=(
+            Mutant(Twin("llama", mutate=idle), has("H_module"), "no", "a block that is not run"),
+            Mutant(
+                Twin("llama", mutate=one_more),
+                has("H_module"),
+                "yes",
+                "a block of another name",
+                measured={"unlisted": 1},
+            ),
+        ),
+    ),
     Pair(
         "looped-blocks",
         yes=Twin("dory"),

@@ -37,7 +37,7 @@ WITHOUT_LIMIT = Twin("gpt_oss", mutate=each_block(without_limit))
 
 PAIRS = (
     Pair(
-        "clipped-mlps",
+        "bounded-mlps",
         yes=Twin("gpt_oss"),
         no=WITHOUT_LIMIT,
         mutants=(
