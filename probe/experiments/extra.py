@@ -137,13 +137,22 @@ def moved(tensor: torch.Tensor, row: int, base: int = 0) -> float:
     return float((tensor[row].float() - tensor[base].float()).abs().max()) / max(scale, 1e-30)
 
 
+def moves(tensor: torch.Tensor) -> list[float]:
+    """The same for every row against the first."""
+    plain = tensor.float()
+    changes = (plain - plain[:1]).flatten(1).abs().amax(1)
+    found: list[float] = (changes / plain[0].abs().max().clamp_min(1e-30)).tolist()
+    return found
+
+
 def noisy(row: torch.Tensor) -> torch.Tensor:
     """A row with noise of its own spread added."""
-    return row + _noise(row.shape, row.device).to(row.dtype) * row.float().std().to(row.dtype)
+    return row + noise(row.shape, row.device).to(row.dtype) * row.float().std().to(row.dtype)
 
 
 @lru_cache(maxsize=32)
-def _noise(shape: torch.Size, device: torch.device) -> torch.Tensor:
+def noise(shape: torch.Size, device: torch.device) -> torch.Tensor:
+    """Noise of unit scale, kept for the shapes that come again."""
     return noise_like(torch.empty(shape, device=device))
 
 

@@ -10,9 +10,8 @@ from functools import partial
 import torch
 from nnsight.intervention.envoy import Envoy
 
-from ..measure.edits import noise_like
 from ..measure.run import Run
-from .extra import SCALE, SHORT, attentions, noisy, once, part, times
+from .extra import SCALE, SHORT, attentions, noise, noisy, once, part, times
 from .perturbed import Batch, perturbed
 from .rows import Change, Rows, hooks
 from .tap import Tapped
@@ -65,7 +64,7 @@ def linear_paths(attention: Envoy | None) -> list[str]:
 def _forgets_scale(module: torch.nn.Module, matrix: torch.Tensor) -> bool:
     """Whether a module gives the same for a larger input, as a norm with a gain for each head does."""
     for shape in ((1, 2, matrix.shape[-1]), (1, 2, *matrix.shape)):
-        given = noise_like(torch.empty(shape)).to(matrix.device, matrix.dtype)
+        given = noise(torch.Size(shape), matrix.device).to(matrix.dtype)
         try:
             with torch.no_grad():
                 out = module(torch.cat([given, given * 16]))

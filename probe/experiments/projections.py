@@ -13,7 +13,7 @@ from ..measure.run import Run
 from .answers import NO_ATTENTION, NO_INTERFACE, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .choices import routes
-from .extra import SCALE, SHORT, attentions, moved, once
+from .extra import SCALE, SHORT, attentions, moved, moves, once
 from .projected import projections
 
 PARTS = ("queries", "keys", "values")
@@ -37,9 +37,8 @@ def reaches(run: Run) -> list[Reach | None]:
         if tapped.queries is None:
             found.append(None)
             continue
-        found.append(
-            {path: {name: moved(getattr(tapped, name), seen.noise[path]) for name in PARTS} for path in seen.own[index]}
-        )
+        each = {name: moves(getattr(tapped, name)) for name in PARTS}
+        found.append({path: {name: each[name][seen.noise[path]] for name in PARTS} for path in seen.own[index]})
     return found
 
 
