@@ -14,8 +14,8 @@
 
 **The twins.** Published checkpoints differ in size and in three flags, so there are four twins: `tiny` shares key and
 value heads between query heads, has its own head and rescaled rotary frequencies (Llama 3.1), `tiny-tied` ties the head
-to the embedding (Llama 3.2), `tiny-plain` does so too and leaves the frequencies as they are (SmolLM), and `tiny-mha`
-has a key and value head for every query head (Llama 2).
+to the embedding (Llama 3.2), `tiny-plain` does so too, with frequencies as they are and a key and value head for every
+query head (SmolLM), and `tiny-mha` has as many and its own head (Llama 2).
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ TWINS: dict[str, dict[str, Any]] = {
         "rope": {"original_max_position_embeddings": 32},
     },
     "tiny-plain": {
-        "config": "HuggingFaceTB__SmolLM2-135M-Instruct",
+        "config": "HuggingFaceTB__SmolLM-1.7B",
         "text": {
             "hidden_size": 48,
             "intermediate_size": 72,
             "num_attention_heads": 6,
-            "num_key_value_heads": 2,
+            "num_key_value_heads": 6,
             "head_dim": 8,
             "num_hidden_layers": 3,
             "max_position_embeddings": 512,

@@ -124,7 +124,7 @@ def flags(left: Any, right: Any) -> tuple[int, list[str]]:
 def _entries(config: dict[str, Any], prefix: str = "") -> Any:
     for name, value in config.items():
         if isinstance(value, dict):
-            if name not in ("audio_config", "auto_map", "id2label", "label2id"):
+            if name not in ("audio_config", "auto_map", "id2label", "label2id", "transformers.js_config"):
                 yield from _entries(value, f"{prefix}{name}.")
         elif not name.endswith(("_id", "_index")):
             if isinstance(value, bool) or value is None or isinstance(value, str):
