@@ -57,16 +57,17 @@ def bounded_mlps(run: Run) -> Verdict:
 
 def _bounded(path: str, again: Again) -> list[str]:
     """The outermost modules of an MLP that are bounded, by their path in the block."""
-    small, large = ([again(factor) for factor in factors] for factors in (SMALL, LARGE))
+    large, small = [again(factor) for factor in LARGE], list[Sizes]()
     found: list[str] = []
     for module, name in sorted((module, f"{path}.{module}".rstrip(".")) for module in large[0]):
-        if any(name == outer or name.startswith(f"{outer}.") for outer in found) or module not in small[0]:
+        if any(name == outer or name.startswith(f"{outer}.") for outer in found):
             continue
         taken, given = _growth(large, module)
         norms = (_growth(large, inner) for inner, size in large[0].items() if size.norm and _within(inner, module))
         normed = any(more > FOLLOWS and same < STAYS for more, same in norms)
         if not large[0][module].norm and taken > FOLLOWS > STAYS > given and not normed:
-            found += [name] if _growth(small, module)[1] > FOLLOWS else []
+            small = small or [again(factor) for factor in SMALL]
+            found += [name] if module in small[0] and _growth(small, module)[1] > FOLLOWS else []
     return found
 
 
@@ -136,8 +137,8 @@ QUIRKS = (
         "text",
         bounded_mlps,
         lambda m, b, n: (
-            f"On {some(b or [], n)} neurons are bounded: what {_listed(m)} gives stays within a range however large its "
-            "input is."
+            f"On {some(b or [], n)} neurons are bounded: what {_listed(m)} gives stays within a range however large "
+            "its input is."
         ),
     ),
 )
