@@ -182,7 +182,7 @@ def shift(site: Measured) -> Iterator[Budget]:
             tab = site.open(path, screen, watch=True)
             worst = max(worst, (sum(tab.evaluate("takeShifts()")), f"/{path} at {screen[0]}"))
             tab.context.close()
-    yield Budget("layout shift", worst[0], 0.0, "", f"the most on {worst[1]}" if worst[0] else "on no page")
+    yield Budget("layout shift", worst[0], 0.0, "", f"{worst[0]:.4f} on {worst[1]}" if worst[0] else "on no page")
 
 
 def requests(site: Measured) -> Iterator[Budget]:
