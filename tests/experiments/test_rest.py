@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from transformers import activations
 
 from probe.experiments import some
 from probe.experiments.facts import facts
+from probe.experiments.shared import Shared
 
 Decide = Callable[..., Any]
 RunOf = Callable[..., Any]
@@ -314,3 +315,19 @@ def test_slugs_are_unique() -> None:
 )
 def test_blocks_in_words_name_every_one(blocks: list[int], words: str) -> None:
     assert some(blocks, 60) == words
+
+
+def test_who_fails_in_a_shared_forward_leaves_the_others_their_answers() -> None:
+    taken: list[int] = []
+
+    def forward(_: Any, parts: Sequence[int]) -> list[float]:
+        taken.append(len(parts))
+        return [1 / part for part in parts]
+
+    shared: Shared[int] = Shared(forward)
+    half, failing, fourth = (shared.join(part) for part in (2, 0, 4))
+    run: Any = types.SimpleNamespace()
+    assert (half(run), fourth(run), half(run)) == (0.5, 0.25, 0.5)
+    with pytest.raises(ZeroDivisionError):
+        failing(run)
+    assert taken == [3, 1, 1, 1], "all together first, then each who is asked for alone, once"
