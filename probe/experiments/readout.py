@@ -13,7 +13,7 @@ from .attention import fit_cap
 from .base import Measured, Quirk, Verdict, some
 from .entrance import entrance
 from .extra import moved, part
-from .routing import hashes
+from .routing import changed_routes
 
 
 def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
@@ -106,7 +106,7 @@ def per_layer_embeddings(run: Run) -> Verdict:
     """
     seen = entrance(run)
     found: list[bool | None] = []
-    for index, (chosen, mixed) in enumerate(zip(hashes(run), mixes_rows(run), strict=True)):
+    for index, (chosen, mixed) in enumerate(zip(changed_routes(run).hashed, mixes_rows(run), strict=True)):
         found.append(None if mixed else moved(seen.leaving[index], seen.ids) > tolerance(run) and not chosen)
     measured: Measured = {}
     widths = {_branch_width(run, index) for index, answer in enumerate(found) if answer} - {None}

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -152,10 +154,16 @@ def _input_factors(run: Run, blocks: list[int]) -> dict[int, torch.Tensor]:
 
 
 def unnormalized_routing(run: Run) -> Verdict:
-    """Sums the expert weights of every token: one number for all of them makes the answer no, whatever it is."""
-    sums = weight_sums(run)
+    """Sums the expert weights of every token, on the prompt and on tokens whose stream differs from it: one number for
+    all of them makes the answer no, whatever it is.
+    """
     if not any(_is_mixture(run)):
         return Verdict("n/a", why=NO_MIXTURE)
+    more = changed_routes(run).sums
+    sums = [
+        None if total is None else torch.cat([total.float(), more.get(index, total).float()])
+        for index, total in enumerate(weight_sums(run))
+    ]
     found = [None if total is None else float(total.max() - total.min()) > 10 * tolerance(run) for total in sums]
     known = [number for total in sums if total is not None for number in spread(total.tolist())]
     measured: Measured = {"least_sum": digits(min(known), 3), "largest_sum": digits(max(known), 3)} if known else {}
@@ -173,41 +181,57 @@ def _choosing(run: Run) -> dict[int, Host]:
     return found
 
 
+@dataclass
+class Routes:
+    """What routers do with other streams.
+
+    Attributes:
+        hashed: for each block whether the experts stay when noise is added to the stream, as in every row of row 0's
+            token ids, and change with the ids; None where no choice of experts was read.
+        sums: by block the sum of each token's expert weights, under the noise and with other ids.
+    """
+
+    hashed: list[bool | None]
+    sums: dict[int, torch.Tensor] = field(default_factory=dict)
+
+
 @perturbed(lambda run: 2 if _choosing(run) else 0)
 @contextmanager
-def hashes(run: Run, batch: Batch, rows: Rows) -> Iterator[list[bool | None]]:
-    """For each block whether the experts stay when noise is added to the stream, as in every row of row 0's token ids,
-    and change with the ids; None where no choice of experts was read.
-    """
-    found: list[bool | None] = [None] * len(run.text)
+def changed_routes(run: Run, batch: Batch, rows: Rows) -> Iterator[Routes]:
+    """The routers in one row with noise in the stream, and in one with other token ids."""
+    routes = Routes([None] * len(run.text))
     hosts = _choosing(run)
     if not hosts:
-        yield found
+        yield routes
         return
     noise, other = 1, 2
     rows.part(batch.ids, other).copy_(token_ids(run, SHORT, seed=1))
-    chosen: dict[int, torch.Tensor] = {}
+    taken: dict[tuple[int, str], torch.Tensor] = {}
 
-    def read() -> None:
+    def read(name: str) -> None:
         for index, host in hosts.items():
-            chosen[index] = host.expert_indices.detach().clone()
+            if host.support().get(name, "lacking") is None:
+                taken[index, name] = getattr(host, name).detach().clone()
 
-    batch.workers.append(read)
+    batch.workers += [partial(read, name) for name in ("expert_indices", "expert_weights")]
     with hooks([(envoy._module, rows.change(noise, noisy)) for envoy in run.text.envoys]):
-        yield found
+        yield routes
     whole = Rows(len(batch.ids))
     same = [row for row, ids in enumerate(batch.ids) if torch.equal(ids, batch.ids[0])]
-    for index, taken in chosen.items():
-        plain = rows.part(taken, 0)
-        stays = all(torch.equal(plain, whole.part(taken, row)) for row in same)
-        found[index] = stays and not torch.equal(plain, rows.part(taken, other))
+    for (index, name), value in taken.items():
+        if name == "expert_weights":
+            routes.sums[index] = torch.cat([rows.part(value, row).sum(-1).flatten() for row in (noise, other)])
+            continue
+        plain = rows.part(value, 0)
+        stays = all(torch.equal(plain, whole.part(value, row)) for row in same)
+        routes.hashed[index] = stays and not torch.equal(plain, rows.part(value, other))
 
 
 def hash_routing(run: Run) -> Verdict:
     """Adds noise to the stream and keeps the token ids: the same experts for every token make the answer yes."""
     if not any(_is_mixture(run)):
         return Verdict("n/a", why=NO_MIXTURE)
-    return per_block(hashes(run), unknown="The experts that tokens are sent to were not read.")
+    return per_block(changed_routes(run).hashed, unknown="The experts that tokens are sent to were not read.")
 
 
 def _experts(measured: Measured, blocks: list[int] | None, total: int) -> str:
