@@ -15,11 +15,8 @@ from .base import Measured, Quirk, Verdict, some
 from .listening import listening
 from .rows import removed
 
-SMALL = (0.1, 1.0)
-"""What an MLP's input is multiplied by where a bounded one still follows it."""
-
-LARGE = (1e4, 1e6)
-"""What it is multiplied by where a bounded one is at its limit."""
+FACTORS = (0.1, 1.0, 1e4, 1e6)
+"""What an MLP's input is multiplied by: two where a bounded one still follows it, and two where it is at its limit."""
 
 STAYS, FOLLOWS = 1.5, 2.0
 """Growth below which an output stays, and above which it follows its input."""
@@ -34,11 +31,11 @@ class Size:
     norm: bool
 
 
-Sizes = dict[str, Size]
-"""By module of an MLP that gives as many channels as it takes; the MLP itself has no name."""
+Sizes = dict[str, list[Size]]
+"""By module of an MLP that gives as many channels as it takes, for each factor; the MLP itself has no name."""
 
-Again = Callable[[float], Sizes]
-"""What an MLP makes of the input it had, multiplied by a factor."""
+Again = Callable[[], Sizes]
+"""What an MLP makes of the input it had, multiplied by each factor."""
 
 
 def bounded_mlps(run: Run) -> Verdict:
@@ -57,17 +54,18 @@ def bounded_mlps(run: Run) -> Verdict:
 
 def _bounded(path: str, again: Again) -> list[str]:
     """The outermost modules of an MLP that are bounded, by their path in the block."""
-    large, small = [again(factor) for factor in LARGE], list[Sizes]()
+    every = again()
+    grown = {module: (_growth(sizes[0], sizes[1]), _growth(sizes[2], sizes[3])) for module, sizes in every.items()}
     found: list[str] = []
-    for module, name in sorted((module, f"{path}.{module}".rstrip(".")) for module in large[0]):
-        if any(name == outer or name.startswith(f"{outer}.") for outer in found):
+    for module in sorted(grown):
+        name = f"{path}.{module}".rstrip(".")
+        if every[module][0].norm or any(name == outer or name.startswith(f"{outer}.") for outer in found):
             continue
-        taken, given = _growth(large, module)
-        norms = (_growth(large, inner) for inner, size in large[0].items() if size.norm and _within(inner, module))
+        (_, small), (taken, given) = grown[module]
+        norms = (grown[inner][1] for inner in grown if every[inner][0].norm and _within(inner, module))
         normed = any(more > FOLLOWS and same < STAYS for more, same in norms)
-        if not large[0][module].norm and taken > FOLLOWS > STAYS > given and not normed:
-            small = small or [again(factor) for factor in SMALL]
-            found += [name] if module in small[0] and _growth(small, module)[1] > FOLLOWS else []
+        if taken > FOLLOWS and given < STAYS and small > FOLLOWS and not normed:
+            found.append(name)
     return found
 
 
@@ -75,9 +73,8 @@ def _within(inner: str, outer: str) -> bool:
     return not outer or inner.startswith(f"{outer}.")
 
 
-def _growth(sizes: list[Sizes], name: str) -> tuple[float, float]:
+def _growth(before: Size, after: Size) -> tuple[float, float]:
     """By how much what a module takes and gives has grown."""
-    before, after = (each[name] for each in sizes)
     return after.taken / max(before.taken, 1e-30), after.given / max(before.given, 1e-30)
 
 
@@ -101,16 +98,23 @@ def _keeping(store: list[tuple[str, Again]], path: str) -> Callable[..., None]:
         if given is None or not given.is_floating_point():
             return
 
-        def again(factor: float) -> Sizes:
+        def again() -> Sizes:
             sizes: Sizes = {}
+            tokens = given.shape[:-1].numel()
 
-            def scaled(item: Any) -> Any:
-                return item * factor if item is given else item
+            def repeated(item: Any) -> Any:
+                if item is given:
+                    return torch.cat([item * factor for factor in FACTORS])
+                if isinstance(item, (list, tuple)):
+                    return type(item)(map(repeated, item))
+                alike = isinstance(item, torch.Tensor) and item.shape[:1] == given.shape[:1]
+                return torch.cat([item] * len(FACTORS)) if alike else item
 
             with torch.no_grad(), ExitStack() as stack:
                 for name, inner in module.named_modules():
-                    stack.enter_context(removed(inner.register_forward_hook(_sizing(sizes, name), with_kwargs=True)))
-                module(*map(scaled, args), **{name: scaled(item) for name, item in kwargs.items()})
+                    hook = inner.register_forward_hook(_sizing(sizes, name, tokens), with_kwargs=True)
+                    stack.enter_context(removed(hook))
+                module(*map(repeated, args), **{name: repeated(item) for name, item in kwargs.items()})
             return sizes
 
         store.append((path, again))
@@ -118,14 +122,18 @@ def _keeping(store: list[tuple[str, Again]], path: str) -> Callable[..., None]:
     return keep
 
 
-def _sizing(sizes: Sizes, name: str) -> Callable[..., None]:
+def _sizing(sizes: Sizes, name: str, tokens: int) -> Callable[..., None]:
+    """Keeps the sizes of a module that is called with all tokens once, in their order."""
+
     def size(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         given = next((item for item in (*args, *kwargs.values()) if isinstance(item, torch.Tensor)), None)
         first = out if isinstance(out, torch.Tensor) else out[0]
         own = [parameter.ndim for parameter in module.parameters()]
-        if own and given is not None and isinstance(first, torch.Tensor) and first.shape[-1:] == given.shape[-1:]:
-            taken, gave = (float(tensor.float().abs().max()) for tensor in (given, first))
-            sizes[name] = Size(taken, gave, max(own) == 1)
+        if not own or given is None or not isinstance(first, torch.Tensor) or first.shape[-1:] != given.shape[-1:]:
+            return
+        if given.shape[:-1].numel() == first.shape[:-1].numel() == len(FACTORS) * tokens:
+            taken, gave = (tensor.float().abs().reshape(len(FACTORS), -1).amax(1).tolist() for tensor in (given, first))
+            sizes[name] = [Size(one, other, max(own) == 1) for one, other in zip(taken, gave, strict=True)]
 
     return size
 

@@ -21,6 +21,9 @@ from .rows import removed
 LARGE = 64.0
 """What a norm's input is multiplied by, so that the number that keeps it from dividing by zero has no say."""
 
+FEWEST = 4
+"""Tokens that a fit of a gain and a bias needs at least, to leave something where there is a gate."""
+
 OPEN = 8.0
 """What is added to a channel of a gate."""
 
@@ -47,9 +50,11 @@ def gated_norms(run: Run) -> Verdict:
 
 
 def _left(call: Call) -> float:
-    """How far a norm's gain moves with the token, whether it takes the mean off or not."""
+    """How far a norm's gain moves with the token, whether it takes the mean off or not; nothing for fewer tokens than a
+    fit needs.
+    """
     given, out = (call.given * LARGE).float(), call.on(call.given * LARGE).float()
-    if given.shape != out.shape:
+    if given.shape != out.shape or given[..., 0].numel() < FEWEST:
         return 0.0
     x, y = given.flatten(0, -2).double(), out.flatten(0, -2).double()
     return min(_between_neighbours(x, y), _of_centred(x - x.mean(-1, keepdim=True), y))

@@ -34,12 +34,13 @@ def _alike(run: Run) -> list[str]:
     """Paths, below the decoder, of modules outside every listed block that have the weights of one."""
     listed = [envoy._module for envoy in run.text.envoys]
     within = {module for block in listed for module in block.modules()}
-    forms = {_form(block) for block in listed}
-    return [
-        path
+    beside = {
+        path: module
         for path, module in decoder(run).named_modules()
-        if module not in within and not within.intersection(module.modules()) and _form(module) in forms
-    ]
+        if module not in within and any(True for _ in module.children()) and within.isdisjoint(module.modules())
+    }
+    forms = {_form(block) for block in listed} if beside else set()
+    return [path for path, module in beside.items() if _form(module) in forms]
 
 
 def _form(module: Module) -> frozenset[tuple[str, tuple[int, ...]]]:
