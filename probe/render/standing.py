@@ -13,7 +13,6 @@ KIND_WORDS = {
     "tiny": "tiny twin, run on seeded weights",
     "missing": "no record",
 }
-_NO_IMAGE = " where no image token"
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,9 @@ class Standing:
         return next((v for v in found if v.module == value.module), found[0] if found else None)
 
     def identities(self, vision: bool) -> list[Identity]:
-        """The identities that were evaluated, on this checkpoint or on the twin.
-
-        Those of a page without a vision encoder say nothing of images.
-        """
+        """The identities that were evaluated, on this checkpoint or on the twin."""
         own = self._identities(self.record, vision)
-        found = own if own or self.ran or self.twin is None else self._identities(self.twin, vision)
-        return found if self.record.vision else [_without_images(identity) for identity in found]
+        return own if own or self.ran or self.twin is None else self._identities(self.twin, vision)
 
     def borrowed(self, vision: bool) -> bool:
         """Whether ``identities`` are the twin's."""
@@ -81,10 +76,6 @@ class Standing:
         if not vision:
             return record.identities
         return record.vision.identities if record.vision else []
-
-
-def _without_images(identity: Identity) -> Identity:
-    return identity.model_copy(update={"expression": identity.expression.removesuffix(_NO_IMAGE)})
 
 
 def error_text(value: float) -> str:
