@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
-from transformers.image_processing_backends import PilBackend
 from transformers.image_processing_utils import BatchFeature
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.gemma4.processing_gemma4 import Gemma4Processor
 from transformers.models.llama4.processing_llama4 import Llama4Processor
 
 from probe.checkpoints import tokens, watched
+from probe.checkpoints.pil import PlainImageProcessor
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast, ProcessorMixin
@@ -75,7 +75,7 @@ class ImageAndTextGemma4Processor(Gemma4Processor):
         return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
 
 
-class TileImageProcessor(PilBackend):
+class TileImageProcessor(PlainImageProcessor):
     """Llama 4's image processor on PIL: tiles of one size, then the whole image as a last, global tile.
 
     Returns ``pixel_values`` [tiles of all images, 3, size, size] and ``aspect_ratios`` [images, 2], rows and columns
@@ -83,15 +83,6 @@ class TileImageProcessor(PilBackend):
     """
 
     model_input_names = ["pixel_values"]
-    do_resize = True
-    resample = Image.Resampling.BILINEAR
-    do_rescale = True
-    rescale_factor = 1 / 255
-    do_normalize = True
-    image_mean = [0.5, 0.5, 0.5]
-    image_std = [0.5, 0.5, 0.5]
-    do_convert_rgb = True
-    size = {"height": 16, "width": 16}
     max_tiles = 4
 
     def _preprocess(self, images: list[np.ndarray], size: Any, return_tensors: Any, **kwargs: Any) -> BatchFeature:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
-from transformers.image_processing_backends import PilBackend
 from transformers.image_processing_utils import BatchFeature
+
+from probe.checkpoints.pil import PlainImageProcessor
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedTokenizerFast, ProcessorMixin
@@ -35,7 +36,7 @@ def without_video(processor_class: type[ProcessorMixin]) -> type[ProcessorMixin]
     return made
 
 
-class PatchImageProcessor(PilBackend):
+class PatchImageProcessor(PlainImageProcessor):
     """Kimi's image processor on PIL: each image resized to whole groups of patches, and cut into patches.
 
     Returns ``pixel_values`` [patches of all images, 3, patch_size, patch_size], row by row, and ``image_grid_thw``
@@ -43,15 +44,7 @@ class PatchImageProcessor(PilBackend):
     """
 
     model_input_names = ["pixel_values", "image_grid_thw"]
-    do_resize = True
     resample = Image.Resampling.BICUBIC
-    do_rescale = True
-    rescale_factor = 1 / 255
-    do_normalize = True
-    image_mean = [0.5, 0.5, 0.5]
-    image_std = [0.5, 0.5, 0.5]
-    do_convert_rgb = True
-    size = {"height": 16, "width": 16}
     patch_size = 4
     merge_size = 2
 
