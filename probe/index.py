@@ -47,7 +47,7 @@ class IndexedValue(Part):
 
 
 class IndexedModule(Part):
-    """A module that an image passes."""
+    """A module by the path that ``get_submodule`` takes."""
 
     path: str = Field(description="native path, with `{i}` for an index")
     url: str = Field(description="the table that has it, from the site's root")
@@ -73,6 +73,7 @@ class IndexedFamily(Part):
     modules: list[str] = Field(
         description="paths of the modules as `print(model)` names them, with `{i}` for an index; rows of `url#printout`"
     )
+    called: list[IndexedModule] = Field([], description="the modules that a forward called, by their native paths")
     images: list[IndexedModule] = Field([], description="the modules that an image passes before the text model")
 
 

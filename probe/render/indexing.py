@@ -75,9 +75,23 @@ def entry(family: Family) -> IndexedFamily:
         checkpoints=[_checkpoint(family, stored) for stored in family.in_order],
         without_record=[e.id for e in family.listed if e.file not in family.stored],
         modules=list(dict.fromkeys(path for stored in family.pages for path in modules(stored.record))),
-        images=list({module.path: module for stored in family.pages for module in _images(family, stored)}.values()),
+        called=_once(module for stored in family.pages for module in _called(family, stored)),
+        images=_once(module for stored in family.pages for module in _images(family, stored)),
         values=[value for place in places(family) if place.served for value in _values(place)],
     )
+
+
+def _once(found: Iterable[IndexedModule]) -> list[IndexedModule]:
+    """One module a path, on the first page that has it."""
+    first: dict[str, IndexedModule] = {}
+    for module in found:
+        first.setdefault(module.path, module)
+    return list(first.values())
+
+
+def _called(family: Family, stored: Stored) -> list[IndexedModule]:
+    url = f"{family.uri(stored)}#l-returns"
+    return [IndexedModule(path=row.path, url=url) for row in stored.record.returned if row.path]
 
 
 def _images(family: Family, stored: Stored) -> list[IndexedModule]:

@@ -55,7 +55,11 @@ def find(page: Page, text: str) -> None:
         (THIRD, rf"/{THIRD.replace('/', '--')}/$", None),
         ("alibi", r"/quirks/alibi/$", None),
         ("FalfalmindForCausalLM", r"/falfalmind/$", None),
-        ("q_proj", r"/\w+/#printout$", None),
+        ("q_proj", r"/\w+/#l-returns$", None),
+        ("model.layers.3.self_attn.q_proj", r"/\w+/#l-returns$", None),
+        ("model.layers[3].self_attn.q_proj", r"/\w+/#l-returns$", None),
+        ("transformer.h.3.attn.q_proj", r"/\w+/#l-returns$", None),
+        ("mlp.q_proj", r"/\w+/#printout$", None),
     ],
 )
 def test_enter_leads_to_the_row_that_was_typed(open_page: Open, wide: str, typed: str, page_url: str, row: str) -> None:
@@ -103,6 +107,16 @@ def test_what_is_searched_for_in_the_address_comes_late_and_moves_nothing(open_p
     held[0].continue_()
     expect(page.locator(".hits a").first).to_be_visible()
     expect(page.locator(".family-cards")).to_have_css("visibility", "visible")
+
+
+def test_another_tools_name_shows_the_families_that_have_the_value(open_page: Open, wide: str) -> None:
+    page = open_page("/", of=wide)
+    find(page, "blocks.0.mlp.gate.hook_out")
+    expect(page.locator(".hits a").first).to_contain_text("router_logits")
+    count = page.locator(".hits a").first.inner_text()
+    serving = int(re.search(r"on (\d+) families", count)[1])  # type: ignore[index]
+    assert 0 < serving < 250
+    expect(page.locator("[data-count]")).to_have_text(f"{serving} of 250 families")
 
 
 def test_filters_narrow_and_what_is_chosen_is_in_the_address(open_page: Open, wide: str) -> None:

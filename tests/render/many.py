@@ -52,6 +52,7 @@ def family(number: int, bases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for value in record["values"]:
             _renamed(value, number)
+        record["returned"] = [_called(number)]
         slug, label = QUIRKS[number % len(QUIRKS)]
         record["experiments"] += [
             {
@@ -69,9 +70,21 @@ def family(number: int, bases: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _renamed(value: dict[str, Any], number: int) -> None:
+    if value["hf"]:
+        value["hf"]["path"] = _native(value["hf"]["path"], number)
+
+
+def _native(path: str, number: int) -> str:
     for old, new in NATIVE[number % len(NATIVE)]:
-        if value["hf"]:
-            value["hf"]["path"] = re.sub(old, new, value["hf"]["path"])
+        path = re.sub(old, new, path)
+    return path
+
+
+def _called(number: int) -> dict[str, Any]:
+    """A module under the family's native name that is no value's place."""
+    path = _native("model.language_model.layers.{i}.self_attn.q_proj", number)
+    element = {"position": None, "type": "Tensor", "shape": [1, 9, 8], "value": None}
+    return {"path": path, "module": "Linear", "blocks": [0], "type": "Tensor", "elements": [element]}
 
 
 def write(directory: Path, count: int, bases: list[dict[str, Any]] | None = None) -> Path:

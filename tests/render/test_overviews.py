@@ -305,6 +305,10 @@ def test_the_index_is_valid_and_whole(wide: Site) -> None:
             page, _, anchor = value.url.partition("#")
             assert f'<tr id="{anchor}"' in wide.page(page)
         assert any(path.endswith("self_attn.q_proj") for path in entry.modules)
+        called = {row.path for s in family.stored.values() for row in s.record.returned if row.path}
+        assert {module.path for module in entry.called} == called
+        for module in entry.called[:1]:
+            assert 'id="l-returns"' in wide.page(module.url.partition("#")[0])
         seen = {
             row.path for s in family.stored.values() for row in (s.record.images.stations if s.record.images else [])
         }

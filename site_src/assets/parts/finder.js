@@ -218,14 +218,29 @@ function facts(card) {
   return { ...sets, family: card.dataset.family, title, text: `${card.dataset.family} ${title}`.toLowerCase() }
 }
 
-// A term as typed, and with the numbers of blocks as the index writes them.
+// A term as typed, and with the numbers of blocks as the index writes them: [i] in a host, {i} in a module's path.
 function forms(term) {
   const general = term.replace(/\.\d+(?=\.|$)/g, ".{i}").replace(/\[\d+\]/g, "[i]")
-  return general === term ? [term] : [term, general]
+  return [...new Set([term, general, general.replace(/\[i\]/g, ".{i}")])]
 }
 
 function matches(text, terms) {
   return terms.every(term => term.some(form => text.includes(form)))
+}
+
+// A path with a list inside a block, {j}, as a path is looked for and printed: all numbers are {i}. Else nothing.
+function lists(path) {
+  return path.includes("{j}") ? path.replaceAll("{j}", "{i}") : ""
+}
+
+// Paths, and what is left of each without its first parts: who finds the whole path finds these.
+function endings(paths) {
+  const found = new Set()
+  for (const path of paths) {
+    found.add(path)
+    for (let at = path.indexOf("."); at >= 0; at = path.indexOf(".", at + 1)) found.add(path.slice(at + 1))
+  }
+  return found
 }
 
 // Everything that can be found. Families share most of their rows' texts, and each text is looked at once.
@@ -243,6 +258,7 @@ function prepare(index) {
   const count = topic => `on ${topic.families} ${topic.families === 1 ? "family" : "families"}`
   for (const topic of index.values) add(null, "value", topic.name, count(topic), topic.url, [topic.label, ...topic.also].join(" "), 1)
   for (const topic of index.quirks) add(null, "quirk", topic.label, count(topic), topic.url, topic.name, 1)
+  const also = new Map(index.values.map(topic => [topic.name, topic.also.join(" ")]))
   for (const family of index.families) {
     const ids = [...family.checkpoints.map(checkpoint => checkpoint.id), ...family.without_record]
     const named = [family.family, ...ids, ...family.classes, ...family.organisations].join(" ")
@@ -253,10 +269,14 @@ function prepare(index) {
     for (const value of family.values) {
       const place = value.path === null ? "" : ` · ${SIDES[value.side]} ${value.path || "the model"}`
       add(family.family, "value", value.name, `${family.title} · ${value.host}${place}`, value.url,
-        `${value.host}.${value.name} ${value.path ?? ""}`, 2)
+        `${value.host}.${value.name} ${value.path ?? ""} ${also.get(value.name)}`, 2)
     }
-    for (const { path, url } of family.images) add(family.family, "module", path, family.title, url, "", 4)
-    for (const path of family.modules) add(family.family, "module", path, family.title, `${family.url}#printout`, "", 4)
+    const native = [...family.called, ...family.images]
+    for (const { path, url } of native) add(family.family, "module", path, family.title, url, lists(path), 4)
+    const told = endings(native.map(({ path }) => lists(path) || path))
+    for (const path of family.modules) {
+      if (!told.has(path)) add(family.family, "module", path, family.title, `${family.url}#printout`, "", 4)
+    }
   }
   return { entries: [...entries.values()], names: index.families.map(family => family.family) }
 }
