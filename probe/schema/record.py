@@ -127,6 +127,11 @@ class Shape(Part):
     sizes: dict[str, int] = Field({}, description="the sizes of a block of this shape")
     lends: str | None = Field(None, description="`own` or `borrowed` keys and values, where blocks differ")
 
+    def factors_of(self, sublayer: Sublayer) -> list[Factor]:
+        """What multiplies one sublayer's contribution, which a factor names alone or with its host."""
+        names = (sublayer.contribution, f"{sublayer.host}.{sublayer.contribution}")
+        return [each for each in self.factors if each.applies_to == "contribution" and each.contribution in names]
+
 
 class Held(Part):
     """How what a hook gets at a value's place differs from the value."""

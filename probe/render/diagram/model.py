@@ -187,14 +187,7 @@ class Reader:
             "add",
             [("adds", sub.contribution), ("to", "the residual stream"), ("identity", self.shape.identity)],
         )
-        factor = next(
-            (
-                self._factor(f)
-                for f in self.shape.factors
-                if f.applies_to == "contribution" and f.contribution == sub.contribution
-            ),
-            None,
-        )
+        factor = next(map(self._factor, self.shape.factors_of(sub)), None)
         return Lane(
             sub,
             box,

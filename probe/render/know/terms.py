@@ -56,15 +56,8 @@ def terms(subject: Subject) -> list[Term]:
 def _term(subject: Subject, shape: Shape, sublayer: Sublayer, value: Value, blocks: list[int]) -> Term:
     module = subject.native(value.host) if sublayer.host else None
     place, giver = _place(subject, sublayer, value, module)
-    factors = tuple(
-        f.name for f in shape.factors if f.applies_to == "contribution" and _same(f.contribution, sublayer, value)
-    )
+    factors = tuple(factor.name for factor in shape.factors_of(sublayer))
     return Term(sublayer, value, tuple(blocks), place, module, giver, factors)
-
-
-def _same(contribution: str | None, sublayer: Sublayer, value: Value) -> bool:
-    """Whether a factor's contribution, by name or by host and name, is this one."""
-    return contribution in (value.name, f"{sublayer.host}.{value.name}")
 
 
 def _place(subject: Subject, sublayer: Sublayer, value: Value, module: str | None) -> tuple[Place, str | None]:
