@@ -262,7 +262,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(world: World) -> No
     ("family", "asked", "status", "said"),
     [
         ("gpt_neox", "resid_mid", 4, "Parallel block: on every block the attention and the MLP read the same point"),
-        ("gpt_neox", "layer_mid", 4, "'layer_mid', which gpt_neox does not have. Parallel block:"),
+        ("gpt_neox", "layer_mid", 4, "gpt_neox has no layer_mid. Parallel block:"),
         ("llama", "blocks.3.hook_resid_mid", 2, "is TransformerLens's name for layer_mid: ask for layer_mid."),
         ("llama", "hook_mlp_in", 2, "ask for mlp_input; blocks.{i}.hook_mlp_in is another tensor"),
         ("mamba", "hook_pattern", 4, "no record of mamba has that value"),
