@@ -54,7 +54,10 @@ def _caption(match: re.Match[str]) -> str:
     attn = f", under {match['attn']}" if match["attn"] else ""
     dtype = " in float32" if "/" in match["checkpoint"] else ""
     what = f"`{match['checkpoint']}`{dtype}{attn}"
-    return f"*The code below ran on {what}, and on what a line above it names.*" if opening else f"*Ran on {what}:*"
+    if not opening:
+        return f"*Ran on {what}:*"
+    start = "“What the snippets stand on”, on that checkpoint's page, makes its `model` and `prompt`."
+    return f"*The code below ran on {what}, and on what a line above it names. {start}*"
 
 
 def _answer(path: Path, family: str, match: re.Match[str]) -> str:

@@ -10,11 +10,13 @@ import pytest
 
 from probe import registry
 from probe.checkpoints import real
+from probe.render.catalog import read_family
+from probe.render.recipes.setup import setup
 from probe.snippets.code import Block, Subject, blocks
 from probe.snippets.running import run
 from tests.summary import COUNTED
 
-from .files import NOTES
+from .files import NOTES, ROOT
 from .typed import typed_numbers
 
 each_note = pytest.mark.parametrize("path", NOTES, ids=lambda path: path.name)
@@ -39,6 +41,17 @@ def test_the_code_of_a_note_holds(
         if not held:
             break
     record_property(COUNTED, {"notes": {"files": 1, "blocks of code run": ran, "families": sorted(families)}})
+
+
+@each_note
+def test_a_note_goes_on_from_what_the_snippets_of_the_page_stand_on(path: Path) -> None:
+    first = blocks(path)[0]
+    stored = read_family(ROOT / "site_src" / "records" / first.subject.family)
+    assert stored is not None
+    [record] = [s.record for s in stored.in_order if s.record.checkpoint.id == first.subject.checkpoint]
+    namespace: dict[str, Any] = {"__on__": first.subject}  # so that nothing but the set-up makes model and prompt
+    exec(compile(setup(record, "names"), "the set-up", "exec"), namespace)
+    run(first, namespace)
 
 
 @each_note

@@ -1,4 +1,4 @@
-"""What the snippets of a page stand on: ``model``, ``inputs`` and the vectors that edits add, in each form."""
+"""What the snippets of a page stand on: ``model``, ``prompt``, ``inputs`` and the vectors of edits, in each form."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ def _model(record: Record, form: Form) -> list[str]:
 
 def _inputs(record: Record, form: Form) -> list[str]:
     if not _vision(record):
-        return [f'inputs = dict(tokenizer("{PROMPT}", return_tensors="pt"))']
-    image = "test_image()" if _tiny(record) else 'Image.open("picture.png")'
+        return [f'prompt = "{PROMPT}"', 'inputs = dict(tokenizer(prompt, return_tensors="pt"))']
     return [
+        "image = test_image()" if _tiny(record) else 'image = Image.open("picture.png")',
         f'prompt = processor.image_token + " {PROMPT}"',
-        f'inputs = dict(processor(text=prompt, images=[{image}], return_tensors="pt"))',
+        'inputs = dict(processor(text=prompt, images=[image], return_tensors="pt"))',
     ]
