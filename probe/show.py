@@ -17,7 +17,8 @@ def read(given: list[str]) -> int:
     """``python -m probe read``."""
     parser = Parser(
         prog="python -m probe read",
-        description="Run one checkpoint and show one value: where it is read, its shape, its statistics.",
+        description="Run one checkpoint and show one value: where it is read, its shape, its statistics. The status is "
+        "4 where this load has no such value.",
     )
     parser.add_argument("family", metavar="FAMILY", help="model_type of a text model, as `list` shows")
     parser.add_argument("value", metavar="VALUE", help="name of a value, such as attention_output")
@@ -60,6 +61,7 @@ def read(given: list[str]) -> int:
     data = {
         "family": found.family,
         "checkpoint": target.id,
+        "weights": "seeded" if target.kind == "tiny" else "loaded",
         "value": found.value,
         "host": reading.host,
         "attn": reading.attn,
@@ -89,6 +91,11 @@ def _refuse_other_names(family: str, asked: str, known: set[str], checkpoint: st
     if other and known and asked != value:
         raise ProbeError(f"{called}, and no record of {family} has that value.", status=4)
 
+
+WEIGHTS = {
+    "seeded": "a tiny twin's, drawn at random: what it predicts means nothing (--checkpoint names another)",
+    "loaded": "the checkpoint's own",
+}
 
 VISION = ("image_token_mask", "patch_embeddings", "tower_output", "image_features")
 """Values of a vision encoder that has standard names."""
@@ -138,6 +145,7 @@ def _known_values(family: str) -> set[str]:
 def _lines(data: dict[str, Any], stats: dict[str, float]) -> str:
     top = enumerate(data["top"], 1)
     rows = [
+        ("weights", WEIGHTS[data["weights"]]),
         ("host", data["host"]),
         ("prompt", repr(data["prompt"])),
         ("attention", data["attn"]),

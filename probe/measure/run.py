@@ -14,12 +14,12 @@ import torch
 from nnsight.intervention.envoy import Envoy
 
 from ..errors import ProbeError
+from ..prompt import PROMPT
 from ..standard import StandardizedTransformer
 from .anatomy import BlockAnatomy, Term, Underivable, derive
 from .default import switch
 from .trace import Inputs, Key, Readings, read_all
 
-PROMPT = "The Eiffel Tower is in the city of"
 IMAGE_PROMPT = "{image} The Eiffel Tower"
 CLOSE = 1e-5
 """Largest relative difference at which two tensors of one float32 run count as the same."""

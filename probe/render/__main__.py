@@ -14,7 +14,7 @@ from probe.render.site import build
 
 def main(arguments: list[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = Parser(prog="python -m probe.render", description=__doc__)
+    parser = Parser(prog="python -m probe.render", description="Build the site from the committed records; serve it.")
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, text in (("build", "build the site"), ("serve", "build the site, serve it and print its address")):
         sub = verbs.add_parser(verb, help=text, description=text)

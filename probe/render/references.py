@@ -17,12 +17,13 @@ page is built. The family is the note's own; a page that is of no family names i
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from probe.errors import ProbeError
 from probe.numerals import number
+from probe.prompt import PROMPT
 from probe.store import ROOT, file_stem, read_json, records_dir
 
 REFERENCE = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.S)
@@ -45,18 +46,19 @@ def resolved(path: Path, text: str | None = None) -> str:
     parts = _FENCED.split(path.read_text(encoding="utf-8") if text is None else text)
     for index in range(0, len(parts), 2):
         prose = REFERENCE.sub(lambda match: _answer(path, family, match), parts[index])
-        parts[index] = ON.sub(_caption, prose)
+        parts[index] = ON.sub(partial(_caption, tower=path.name.endswith(".vision.md")), prose)
     return "".join(parts)
 
 
-def _caption(match: re.Match[str]) -> str:
+def _caption(match: re.Match[str], tower: bool) -> str:
     opening = not match.string[: match.start()].strip()
     attn = f", under {match['attn']}" if match["attn"] else ""
     dtype = " in float32" if "/" in match["checkpoint"] else ""
     what = f"`{match['checkpoint']}`{dtype}{attn}"
     if not opening:
         return f"*Ran on {what}:*"
-    start = "“What the snippets stand on”, on that checkpoint's page, makes its `model` and `prompt`."
+    made = "`model`, `prompt` and `image`" if tower else f'`model`; its `prompt` is text alone, "{PROMPT}"'
+    start = f"“What the snippets stand on”, on that checkpoint's page, makes its {made}."
     return f"*The code below ran on {what}, and on what a line above it names. {start}*"
 
 

@@ -32,7 +32,7 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     """
     from mkdocs.commands.build import build as mkdocs_build
     from mkdocs.config import load_config
-    from mkdocs.exceptions import MkDocsException
+    from mkdocs.exceptions import Abort, MkDocsException
 
     start = time.monotonic()
     _require_site(site or ROOT / "site")
@@ -43,6 +43,8 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
         config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str((site or ROOT / "site").resolve()))
         config.plugins.on_startup(command="build", dirty=False)
         mkdocs_build(config)
+    except Abort as error:  # the reason was logged
+        raise ProbeError("The site was not built.") from error
     except MkDocsException as error:
         raise ProbeError(str(error)) from error
     except OSError as error:

@@ -13,7 +13,7 @@ import torch
 
 from probe.checkpoints import load, resolve
 from probe.checkpoints.images import test_image
-from probe.measure.run import PROMPT
+from probe.prompt import PROMPT
 from probe.snippets.code import Block, Subject
 from probe.standard import StandardizedTransformer
 

@@ -27,7 +27,7 @@ def test_read_shows_where_and_what(world: World) -> None:
     out = world.run("read", "alpha_text", "attention_output").out
     title, place, shape = "attention_output of tiny (alpha_text)", "the output projection's output", "[1, 4, 8] float32"
     host, attention = "host       model.layers[2].self_attn", "attention  eager"
-    for part in (title, host, attention, place, shape, "mean       0.25"):
+    for part in (title, host, attention, place, shape, "mean       0.25", "weights    a tiny twin's, drawn at random"):
         assert part in out
 
 
@@ -38,7 +38,7 @@ def test_read_shows_the_top_tokens(world: World) -> None:
 
 def test_read_as_json(world: World) -> None:
     data = json.loads(world.run("read", "alpha_text", "attention_output", "--checkpoint", "org/x", "--json").out)
-    assert data["checkpoint"] == "org/x" and data["shape"] == [1, 4, 8]
+    assert data["checkpoint"] == "org/x" and data["weights"] == "loaded" and data["shape"] == [1, 4, 8]
     assert data["host"] == "model.layers[2].self_attn"
     assert data["stats"] == {"mean": 0.25, "max": None}
 

@@ -17,12 +17,11 @@ from probe.checkpoints.factory import lively, quantized, shrink, sources
 from probe.checkpoints.factory.adjust import ADJUST
 from probe.checkpoints.published import published
 from probe.checkpoints.repairs import repair
+from probe.prompt import PROMPT
 
 if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedConfig, PreTrainedModel
-
-PROMPT = "The Eiffel Tower is in the city of"
 
 
 def build_config(model_type: str, name: str = "tiny", overrides: Mapping[str, Any] | None = None) -> PreTrainedConfig:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from probe.prompt import PROMPT
 from probe.render.recipes import Form
 from probe.render.recipes.place import is_added, narrowest
 from probe.schema import Record
-
-PROMPT = "The Eiffel Tower is in the city of"
 
 
 def setup(record: Record, form: Form) -> str:
