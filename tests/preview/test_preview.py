@@ -33,10 +33,10 @@ def test_a_changed_module_is_shown_by_its_facts_and_by_both_pictures(repository:
     assert any("How fast each pair of a head’s dimensions turns" in told for told in drawn)
     assert facts == {
         "Sizes and config": [
-            "`rope_parameters.factor`: `8.0` → `4.0` (`tiny`)",
+            "`rope_parameters.factor`: `8` → `4` (`tiny`)",
             "`rope_parameters.original_max_position_embeddings`: `32` → `8192` (`tiny`)",
         ],
-        "Quirks": ["Rescaled rotary measured `slowed_at_most`: `8.0` → `4.0` (`tiny`)"],
+        "Quirks": ["Rescaled rotary measured `slowed_at_most`: `8` → `4` (`tiny`)"],
     }
     text = page.read_text()
     assert "<code>slowed_at_most</code>: <code>8.0</code> → <code>4.0</code>" in text
