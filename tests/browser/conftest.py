@@ -20,6 +20,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.conftest import ROOT, find_chromium
 
 QUIET = "--no-sandbox --disable-background-networking --disable-component-update --disable-sync --no-first-run".split()
+LEFT = "net::ERR_ABORTED"
+"""How a request fails that the browser gives up itself, as it leaves the page."""
+
 SHIFTS = """
 window.shifts = []
 const keep = entries => {
@@ -117,7 +120,7 @@ def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
         wrong: list[str] = []
         page.on("console", lambda m: wrong.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda e: wrong.append(f"error: {e}"))
-        page.on("requestfailed", lambda r: wrong.append(f"failed: {r.url}"))
+        page.on("requestfailed", lambda r: None if r.failure == LEFT else wrong.append(f"failed: {r.url}"))
         page.on("response", lambda r: wrong.append(f"{r.status}: {r.url}") if r.status >= 400 else None)
         own = (of, "data:", "blob:")
         page.on("request", lambda r: None if r.url.startswith(own) else wrong.append(f"elsewhere: {r.url}"))
