@@ -39,7 +39,7 @@ def test_a_changed_module_is_shown_by_its_facts_and_by_both_pictures(repository:
         "Quirks": ["Rescaled rotary measured `slowed_at_most`: `8` → `4` (`tiny`)"],
     }
     text = page.read_text()
-    assert "<code>slowed_at_most</code>: <code>8.0</code> → <code>4.0</code>" in text
+    assert "<code>slowed_at_most</code>: <code>8</code> → <code>4</code>" in text
     assert "<code>python -m probe llama</code> makes its records again" in text
     assert re.findall(r'<li><a href="\.\./([^"]*)">', text)[0] == "llama/"
     pictures = {name: (page.parent / name / "llama.jpg").read_bytes() for name in ("before", "after")}
