@@ -6,77 +6,20 @@ found of modules is asked of the pages whose record holds it; one test sees to i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 
 import pytest
 
-from probe import cli, names
 from probe.checkpoints import tokens
-from probe.render.answers import Lookup
 from probe.render.know.order import ATTENTION, paths
-from probe.render.know.subject import Subject
-from probe.render.lookups import lookups
 from probe.render.lookups.stream import place
 from probe.render.other_names import Told, told
 from probe.render.places import is_served
-from probe.render.standing import Standing
 from probe.render.values import tables
-from probe.schema import Experiment, Record, Value
-from tests.render.test_know import COMMITTED, FAMILIES
-
-
-@dataclass
-class Page:
-    """A family's page of one checkpoint, as its answers are made from it."""
-
-    family: str
-    standing: Standing
-
-    @property
-    def record(self) -> Record:
-        return self.standing.record
-
-    @property
-    def run(self) -> Record:
-        """The record that measured."""
-        return self.standing.run or self.record
-
-    @cached_property
-    def tables(self) -> dict[str, Lookup]:
-        found = lookups(FAMILIES[self.family], self.standing)
-        return {table.id: table for table in found.tables} if found else {}
-
-    def value(self, name: str) -> Value | None:
-        """The first row of a value that is served."""
-        rows = [*self.record.values, *(self.record.vision.values if self.record.vision else [])]
-        return next((row for row in rows if row.name == name and is_served(row)), None)
-
-    def quirk(self, slug: str) -> Experiment | None:
-        return next((e for e in self.record.experiments if e.slug == slug and e.verdict == "yes"), None)
-
-    def run_quirk(self, slug: str) -> Experiment | None:
-        """The quirk as the run behind the page measured it."""
-        return next((e for e in self.run.experiments if e.slug == slug and e.verdict == "yes"), None)
-
-    def verdict(self, slug: str) -> str | None:
-        return next((e.verdict for e in self.record.experiments if e.slug == slug), None)
-
-    @cached_property
-    def subject(self) -> Subject:
-        return Subject(self.standing)
-
-    def facts(self) -> set[str]:
-        return {fact.name for fact in self.run.facts}
-
-    def sums(self, name: str) -> list[str]:
-        return [i.expression for i in self.standing.identities(False) if i.name == name or i.name.startswith(name)]
-
-
-PAGES = [Page(family, page) for family, _, page in COMMITTED]
+from probe.schema import Value
+from tests.questions.pages import PAGES, Page
+from tests.render.test_know import COMMITTED
 
 Of = Callable[[Page], object]
 
@@ -414,48 +357,3 @@ def test_a_question_is_answered_on_every_page_of_its_kind(question: Question) ->
 def test_what_modules_hold_is_in_every_record_or_in_none() -> None:
     without = [f"{family}/{slug}" for family, slug, page in COMMITTED if not page.record.returned]
     assert len(without) in (0, len(COMMITTED)), without[:5]
-
-
-def test_read_under_sdpa_refuses_with_the_rows_own_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["read", "llama", "attention_probabilities", "--attn", "sdpa"]) == 4
-    (page,) = [page for family, slug, page in COMMITTED if (family, slug) == ("llama", "tiny")]
-    (row,) = [row for row in page.record.values if row.name == "attention_probabilities"]
-    assert row.reason and row.reason.partition(" (")[0].rstrip(".") in capsys.readouterr().err
-
-
-def test_read_says_where_an_encoder_without_names_is_told(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "qwen3_vl_text").mkdir()
-    rows = {"values": [{"name": "logits"}], "images": {"stations": [{"path": "model.visual.merger"}]}}
-    (tmp_path / "qwen3_vl_text" / "tiny.json").write_text(json.dumps(rows))
-    monkeypatch.setenv("PROBE_RECORDS", str(tmp_path))
-    assert cli.main(["read", "qwen3_vl_text", "patch_embeddings"]) == 4
-    assert "no standard names: hook its modules, which are model.visual.merger" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        (("cohere", "layer_mid"), "cohere has no layer_mid. Parallel block: "),
-        (
-            ("phi", "hook_resid_mid"),
-            "'hook_resid_mid' is TransformerLens's name for layer_mid, which phi does not have. ",
-        ),
-        (("mamba", "attention_probabilities"), "No record of mamba has a value 'attention_probabilities'"),
-    ],
-)
-def test_read_refuses_in_whole_sentences(asked: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["read", *asked]) != 0
-    assert says in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("name", "value"), [("hook_mlp_in", "mlp_input"), ("hook_attn_in", "attention_norm_output")])
-def test_the_same_name_for_another_tensor_is_marked(name: str, value: str) -> None:
-    (found,) = [each for each in names.of(value) if each.name.endswith(f".{name}")]
-    assert found.differs and (first := names.standard(name)) and first.value == value
-
-
-def test_names_are_of_values_that_there_are() -> None:
-    known = {row.name for _, _, page in COMMITTED for row in page.record.values}
-    assert {name.value for name in names.NAMES} <= known and {name.tool for name in names.NAMES} == set(names.TOOLS)
