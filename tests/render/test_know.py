@@ -368,4 +368,4 @@ def test_what_the_stream_takes_at_the_tokens_of_an_image_is_told() -> None:
     page = changed(committed("llama", "tiny"), images=Images.model_construct(stations=stations))
     text = plain(page, "know-entrance")
     assert f"{seen} what join returns in place of the token's embedding." in text
-    assert "is added to the stream at these tokens, after blocks 0–1." in text
+    assert "What mergers.{i} gives is added to the stream at these tokens after blocks 0–1 of the 3, one each." in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from probe.render.know.subject import Subject, code, listing, say
+from probe.render.know.unbuilt import unbuilt
 from probe.render.text import figure, plural, words
 from probe.schema import Shape, Sublayer
 
@@ -26,7 +27,7 @@ def differing(subject: Subject) -> list[Markup]:
     if len(kinds) > 1:
         text = "Blocks of {label} differ among themselves in {what}."
         said += [say(text, label=kind[0][0].label, what=_within(kind)) for kind in kinds if len(kind) > 1]
-    return said + [subject.quirk(slug) for slug in partial(subject)]
+    return [*said, *(subject.quirk(slug) for slug in partial(subject)), *unbuilt(subject)]
 
 
 def partial(subject: Subject) -> list[str]:

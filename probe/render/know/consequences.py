@@ -9,6 +9,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from probe.render.know.adding import BETWEEN, factors_of_sums, factors_of_terms
+from probe.render.know.heads import shared_heads
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
 from probe.render.know.terms import Term, host_of, terms
 from probe.schema import Shape
@@ -29,7 +30,7 @@ def consequences(subject: Subject) -> list[Markup]:
         *_order(subject),
         *_answered(subject, found),
         *_last_stream(subject, found),
-        *_heads(subject),
+        *shared_heads(subject),
     ]
 
 
@@ -216,16 +217,3 @@ def _met(shape: Shape) -> set[type[ast.AST]]:
 
 def _holds_stream(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Name) and part.id == "stream" for part in ast.walk(node))
-
-
-def _heads(subject: Subject) -> list[Markup]:
-    """How many query heads an edit of one key or value head reaches."""
-    heads, shared = subject.record.sizes.get("num_heads"), subject.record.sizes.get("num_kv_heads")
-    if not heads or not shared or "per-block-sizes" in subject.quirks:
-        return []
-    if "multi-query" in subject.quirks:
-        return [say("All {n} query heads share one head of keys and values: an edit of it reaches every one.", n=heads)]
-    if "grouped-query" not in subject.quirks or heads % shared:
-        return []
-    text = "An edit of one key or value head reaches {n} query heads: {heads} share {shared}."
-    return [say(text, n=heads // shared, heads=heads, shared=shared)]

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from probe.render.know.blocks import partial
+from probe.render.know.heads import scaled_scores
 from probe.render.know.loading import CALLS
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
 from probe.render.know.terms import host_of
-from probe.render.text import figure, prose, some_blocks
+from probe.render.text import prose, some_blocks
 
 ENTRANCE = (
     "scaled-embeddings",
@@ -97,7 +98,7 @@ def machinery(subject: Subject) -> list[Markup]:
     """Quirks of the block's inside, the mixers, the mixture's equations, and scales of scores out of the ordinary."""
     told = {*ENTRANCE, *ELSEWHERE}
     mine = [slug for slug in subject.quirks if slug not in told]
-    return [*_mixers(subject), *_quirks(subject, mine), *_equations(subject), *_scales(subject)]
+    return [*_mixers(subject), *_quirks(subject, mine), *_equations(subject), *scaled_scores(subject)]
 
 
 def _quirks(subject: Subject, slugs: Sequence[str]) -> list[Markup]:
@@ -158,8 +159,21 @@ def _images(subject: Subject) -> list[Markup]:
         error = f", {within(scatter[0].max_abs_error)}" if scatter else ""
         said.append(say(text, what=what, error=error))
     if later := sorted({block for row in stations for block in row.enters or [] if block >= 0}):
-        text = "What other blocks of the encoder give is added to the stream at these tokens, after {blocks}."
-        said.append(say(text, blocks=some_blocks(later, len(subject.run.blocks) if subject.run else 0)))
+        mergers = [code(row.path) for row in stations if row.side == "out" and {*later} & {*(row.enters or [])}]
+        read = [
+            f", made from the encoder's {some_blocks(row.takes, 0)}," for row in stations if row.takes and row.blocks
+        ]
+        said.append(
+            say(
+                "{twin}hat {mergers} gives{read} is added to the stream at these tokens after {blocks} of the {total}"
+                ", one each.",
+                twin="W" if subject.standing.ran else "On the twin w",
+                mergers=listing(mergers),
+                read=read[0] if read else "",
+                blocks=some_blocks(later, 0),
+                total=len(subject.run.blocks) if subject.run else 0,
+            )
+        )
     return said
 
 
@@ -210,24 +224,3 @@ def _equations(subject: Subject) -> list[Markup]:
             equations = listing([code(expression) for expression in found])
             said.append(say("{what} {equations}, {error}.", what=what, equations=equations, error=error))
     return said
-
-
-def _scales(subject: Subject) -> list[Markup]:
-    """Factors of the scores other than one over the root of the heads' width."""
-    found = [fact for fact in subject.facts if fact.name.startswith("score_scale")]
-    odd = [fact for fact in found if "root of" not in fact.statement]
-    if not odd or "unscaled-scores" in subject.quirks:
-        return []
-    if len({fact.label for fact in odd}) == len(odd):
-        return [prose(_of_twin(subject, fact.statement)) for fact in odd]
-    numbers = listing([figure(fact.value) for fact in odd])
-    return [say("The scores are q·k times another factor from block to block: {numbers}.", numbers=numbers)]
-
-
-def _of_twin(subject: Subject, statement: str) -> str:
-    """A statement with a number that depends on sizes: where only the twin ran, as the twin's, with its size."""
-    if subject.run is None or subject.run is subject.record:
-        return statement
-    width = subject.run.sizes.get("qk_head_dim") or subject.run.sizes.get("head_dim")
-    heads = f", whose queries are {width} wide" if width else ""
-    return f"On the twin{heads}, {statement[:1].lower()}{statement[1:]}"

@@ -102,6 +102,11 @@ class Subject:
         found = self.standing.identities(False)
         return [i for i in found if i.holds and (i.name == name or i.name.startswith(f"{name} in "))]
 
+    def measured_numbers(self, slug: str) -> dict[str, object]:
+        """What the run behind the page measured for a quirk, whatever the verdict; empty where nothing ran."""
+        found = self.run.experiments if self.run else []
+        return next((dict(e.measured) for e in found if e.slug == slug), {})
+
     def fact(self, name: str) -> Fact | None:
         return next((fact for fact in self.facts if fact.name == name), None)
 

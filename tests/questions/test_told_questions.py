@@ -1,0 +1,106 @@
+"""Questions that a sentence of "What to know" answers, on every page of their kind.
+
+Each has the trackers on which it is asked, the kind of page it concerns, the topic of the sentence and what it has to
+say. Where one is told of a fact that no record holds yet, it waits for the first record that does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from probe.render.know import what_to_know
+from tests.questions.pages import PAGES, Page
+
+Of = Callable[[Page], object]
+
+
+@dataclass(frozen=True)
+class Told:
+    """``says``: a pattern of the sentence that has to stand under ``topic`` of each page that ``kind`` picks."""
+
+    asked: str
+    asks: str
+    kind: Of
+    topic: str
+    says: str | Callable[[Page], str]
+
+
+def sentences(page: Page, topic: str) -> str:
+    """A topic of the page as a reader sees it; empty where there is none."""
+    found = [each for each in what_to_know(page.standing) if each.id == topic]
+    return re.sub(r"<[^>]+>", "", " ".join(s for each in found for s in each.sentences)).replace("&#39;", "'")
+
+
+def entry(page: Page, name: str) -> object:
+    return next((row.value for row in page.record.config if row.name.rpartition(".")[2] == name), None)
+
+
+def grouped(page: Page) -> bool:
+    """Whether heads of keys are shared, on every block alike, and the scores were rebuilt."""
+    rebuilt = {i.name for i in page.standing.identities(False) if i.holds} >= {"scores", "head outputs"}
+    queries, keys = (page.record.sizes.get(name, 1) for name in ("num_heads", "num_kv_heads"))
+    return bool(page.quirk("grouped-query") and rebuilt and not page.quirk("per-block-sizes") and queries % keys == 0)
+
+
+def order_of_heads(page: Page) -> str:
+    each = page.record.sizes["num_heads"] // page.record.sizes["num_kv_heads"]
+    return rf"Query head h reads head h // {each} of keys and values"
+
+
+def carrying(name: str) -> Of:
+    """Pages behind which a run found queries or keys to be a number times what their projection gives."""
+
+    def found(page: Page) -> bool:
+        numbers = next((e.measured for e in page.run.experiments if e.slug == "unscaled-scores"), {})
+        return isinstance(numbers.get(f"{name}_carry"), (int, float))
+
+    return found
+
+
+def further(page: Page) -> bool:
+    counts = [entry(page, name) for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")]
+    return any(isinstance(count, int) and count > 0 for count in counts)
+
+
+def deep(page: Page) -> bool:
+    """Whether blocks of an encoder reach the text stream behind later blocks."""
+    images = page.run.images
+    return images is not None and any(max(row.enters or [-1]) >= 0 for row in images.stations)
+
+
+TOLD = (
+    Told("TransformerLens, captum", "which key head a query head reads", grouped, "know-consequences", order_of_heads),
+    Told("OPT ports, llama.cpp (attention factor)", "what queries carry of the scores' factor", carrying("queries"),
+         "know-machinery", r"attention_queries (are|and attention_keys are each) [\d.]+ times as long as what their"),
+    Told("the same", "what keys carry of the scores' factor", carrying("keys"),
+         "know-machinery", r"attention_keys are (each )?[\d.]+ times as long as what their"),
+    Told("transformers, vLLM (MTP)", "whether layers for further tokens are built", further, "know-blocks",
+         lambda page: rf"and the class builds none: the model has the {len(page.record.blocks)} blocks"),
+    Told("Qwen3-VL", "after which text blocks features of other encoder blocks are added", deep, "know-entrance",
+         r"made from the encoder's blocks [\d–, ]+, is added to the stream at these tokens after blocks \d–\d of "),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("told", TOLD, ids=[told.asks for told in TOLD])
+def test_a_sentence_answers_on_every_page_of_its_kind(told: Told) -> None:
+    concerned = [page for page in PAGES if told.kind(page)]
+    assert concerned
+    wanted = told.says if callable(told.says) else lambda _: str(told.says)
+    silent = [
+        f"{page.family}/{page.record.checkpoint.id}"
+        for page in concerned
+        if not re.search(wanted(page), sentences(page, told.topic))
+    ]
+    assert not silent
+
+
+def test_a_number_of_images_on_the_twin_is_not_the_checkpoints() -> None:
+    """A twin has as many blocks as mergers; its checkpoints have more, so "every block" would be wrong of them."""
+    for page in filter(deep, PAGES):
+        said = sentences(page, "know-entrance")
+        assert "after every block" not in said
+        assert ("On the twin what" in said) == (page.run is not page.record)
