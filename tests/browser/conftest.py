@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -74,6 +75,16 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a site of 250 families."""
     records, notes = (tmp_path_factory.mktemp(name) for name in ("records", "notes"))
     _run("-m", "tests.render.many", str(records), "250")
+    with _served(records, notes, tmp_path_factory.mktemp("site")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a site of three families' committed records, whose modules bear other names than the fixture's."""
+    records, notes = (tmp_path_factory.mktemp(name) for name in ("records", "notes"))
+    for family in ("gpt2", "llama", "mixtral"):
+        shutil.copytree(ROOT / "site_src" / "records" / family, records / family)
     with _served(records, notes, tmp_path_factory.mktemp("site")) as url:
         yield url
 

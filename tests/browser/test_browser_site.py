@@ -100,25 +100,6 @@ def test_instant_navigation_keeps_the_figure_alive(open_page: Open) -> None:
     page.wait_for_selector("[data-name=text] a.part[aria-pressed]")
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("attention_head_outputs", "/values/attention_head_outputs/"),
-        ("gemma-4-26B-A4B", "26B-A4B"),
-        ("layers.{i}.self_attn", "self_attn"),
-    ],
-)
-def test_search_finds_values_checkpoints_and_paths(open_page: Open, query: str, found: str) -> None:
-    page = open_page("/")
-    page.wait_for_function("window.document$ && document.documentElement.classList.contains('js')")
-    stop_watching(page)
-    page.locator(".md-search__input").click()
-    page.keyboard.type(query)
-    results = page.locator(".md-search-result__item")
-    expect(results.first).to_be_visible(timeout=30_000)
-    assert any(found in (a.get_attribute("href") or "") + a.inner_text() for a in results.locator("a").all())
-
-
 def test_a_chip_opens_its_measurement_and_closes_again(open_page: Open) -> None:
     page = open_page("/gemma4_text/")
     chips = page.locator(".hero .quirk")
