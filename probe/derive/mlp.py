@@ -10,10 +10,8 @@ from ..measure.norms import is_norm
 from ..standard.hosts import Mlp
 from .declare import Declared, HostDraft
 from .find import Found, find, location
-from .modules import entering
+from .modules import ACTIVATIONS, close, entering
 from .sites import Recording, Site
-
-ACTIVATIONS = frozenset("gelu silu relu relu_ sigmoid tanh mish softplus leaky_relu hardtanh relu6".split())
 
 
 def describe(
@@ -38,7 +36,9 @@ def describe(
 
 
 def _activation(model: torch.nn.Module, recording: Recording, host: HostDraft, neurons: Site, within: str) -> None:
-    """The activation: the module without matrices that gives as many numbers as there are neurons, else torch's own."""
+    """The activation: the module without matrices that gives as many numbers as there are neurons, else torch's own,
+    with its square where the neurons are that.
+    """
     sites = [site for site in recording.below(within) if site.order < neurons.order]
     axes = "(batch seq) intermediate_size" if neurons.tensor.ndim == 2 else None
     for site in reversed(sites):
@@ -51,7 +51,9 @@ def _activation(model: torch.nn.Module, recording: Recording, host: HostDraft, n
             return
     for event in reversed(recording.inside(within)):
         if event.order < neurons.order and event.name in ACTIVATIONS and event.output.shape == neurons.tensor.shape:
-            found = _operation(recording, sites, event.output)
+            squared = event.output.square()
+            made = squared if close(squared, neurons.tensor) else event.output
+            found = _operation(recording, sites, made)
             if found is not None:
                 host.values["mlp_activation"] = Declared(
                     "Neurons", found.at(host.path), str(Mlp.mlp_activation.description), found.held

@@ -14,8 +14,14 @@ def has_matrix(module: torch.nn.Module) -> bool:
     )
 
 
+ACTIVATIONS = frozenset("gelu silu relu relu_ sigmoid tanh mish softplus leaky_relu hardtanh relu6".split())
+"""Functions of torch that are applied to each number by itself."""
+
+
 def last_projection(model: torch.nn.Module, recording: Recording, host: str, width: int) -> str | None:
-    """Path of the last linear layer that ran inside a module, or is it, and gave ``[…, width]``."""
+    """Path of the last linear layer that ran inside a module, or is it, and gave ``[…, width]``; one that makes a gate,
+    whose output an activation function takes, only where there is no other.
+    """
     found = [
         site
         for site in recording.below(host)
@@ -26,7 +32,20 @@ def last_projection(model: torch.nn.Module, recording: Recording, host: str, wid
         and has_matrix(model.get_submodule(site.module))
         and recording.once(site)
     ]
-    return max(found, key=lambda site: site.order).module if found else None
+    plain = [site for site in found if not _makes_a_gate(recording, host, site)]
+    return max(plain or found, key=lambda site: site.order).module if found else None
+
+
+def _makes_a_gate(recording: Recording, host: str, made: Site) -> bool:
+    """Whether an activation function takes what a linear layer gave, as it is."""
+    return any(
+        event.name in ACTIVATIONS
+        and event.order > made.order
+        and event.inputs
+        and event.inputs[0].shape == made.tensor.shape
+        and torch.equal(event.inputs[0], made.tensor)
+        for event in recording.inside(host)
+    )
 
 
 def entering(recording: Recording, module: str) -> Site | None:
