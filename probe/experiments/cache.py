@@ -45,13 +45,16 @@ class Caches:
 
     ``few`` is None where the model returned none, and then ``error`` names the exception it raised, if it did.
     ``alike`` says of each block whether the keys that its scores were made of are stored; None where the stored ones
-    have another shape, or none were seen.
+    have another shape, or none were seen. ``growing`` names for each block what is longer after one position more;
+    ``by_block`` is whether each block has a layer of its own in the cache, which else is one state for all.
     """
 
     few: list[Stored] | None
     name: str = ""
     error: str | None = None
     alike: list[bool | None] = field(default_factory=list)
+    growing: list[frozenset[str]] = field(default_factory=list)
+    by_block: bool = True
 
 
 CANNOT = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
@@ -65,12 +68,25 @@ def caches(run: Run) -> Caches:
     try:
         with tap:
             short = returned(forward(run, token_ids(run, FEW), use_cache=True))
+        longer = returned(forward(run, token_ids(run, FEW + 1), use_cache=True))
     except CANNOT as error:
         return Caches(None, error=type(error).__name__)
-    if short is None:
+    if short is None or longer is None:
         return Caches(None)
     alike = [_stored(run, short[1], index, tapped.keys) for index, tapped in enumerate(tap.blocks)]
-    return Caches(contents(short[1], len(run.text)), short[0], alike=alike)
+    grows = growing(short[1], longer[1])
+    held = contents(short[1], len(run.text), grows)
+    return Caches(held, short[0], alike=alike, growing=grows, by_block=hasattr(short[1], "layers"))
+
+
+def growing(short: Any, longer: Any) -> list[frozenset[str]]:
+    """For each layer of a cache the names of the tensors that are of another shape in that of a longer prompt."""
+    pairs = zip(getattr(short, "layers", []), getattr(longer, "layers", []), strict=False)
+    found = []
+    for one, other in pairs:
+        shapes = {name: tensor.shape for name, tensor in _named(vars(other))}
+        found.append(frozenset(name for name, held in _named(vars(one)) if shapes.get(name) != held.shape))
+    return found
 
 
 @once
@@ -84,12 +100,13 @@ def continued(run: Run) -> tuple[list[Stored], list[Stored]]:
     if kept is None:
         return [], []
     name, cache = kept
-    before = contents(cache, len(run.text))
+    grows = caches(run).growing
+    before = contents(cache, len(run.text), grows)
     try:
         forward(run, token_ids(run, 1, seed=2), attention_mask=None, use_cache=True, **{name: cache})
     except CANNOT:
         return [], []
-    return before, contents(cache, len(run.text))
+    return before, contents(cache, len(run.text), grows)
 
 
 def _stored(run: Run, cache: Any, index: int, used: torch.Tensor | None) -> bool | None:
@@ -122,38 +139,49 @@ def returned(out: Any) -> tuple[str, Any] | None:
     return None
 
 
-def contents(cache: Any, blocks: int) -> list[Stored]:
+def contents(cache: Any, blocks: int, grows: list[frozenset[str]] | None = None) -> list[Stored]:
     """What a cache holds of each block; nothing for a block that it has no layer for. A cache without layers is one
     state, told of the first block.
+
+    Args:
+        grows: for each layer the names of what grows with the prompt (see :func:`growing`); where it is not given,
+            what has an axis as long as the keys' is taken to grow.
     """
     if not hasattr(cache, "layers"):
         return [Stored(state=_bytes(cache)), *[Stored()] * (blocks - 1)]
-    found = [_layer(layer) for layer in cache.layers]
+    found = [
+        _layer(layer, grows[index] if grows is not None and index < len(grows) else None)
+        for index, layer in enumerate(cache.layers)
+    ]
     return found + [Stored()] * (blocks - len(found))
 
 
-def _layer(layer: Any) -> Stored:
+def _layer(layer: Any, grows: frozenset[str] | None) -> Stored:
     keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
     rest = {name: held for name, held in vars(layer).items() if name not in ("keys", "values")}
     if not isinstance(keys, torch.Tensor) or not isinstance(values, torch.Tensor) or keys.numel() == 0:
         return Stored(state=_bytes(rest))
     positions = keys.shape[-2]
-    beside = [tensor for tensor in _tensors(rest) if tensor.ndim > 1 and positions in tensor.shape[1:-1]]
+    beside = [
+        tensor
+        for name, tensor in _named(rest)
+        if tensor.ndim > 1 and (positions in tensor.shape[1:-1] if grows is None else name in grows)
+    ]
     state = _bytes(rest) - sum(map(_size, beside))
     return Stored(_size(keys) + _size(values) + sum(map(_size, beside)), positions, state, tuple(keys.shape))
 
 
-def _tensors(held: Any) -> Iterator[torch.Tensor]:
+def _named(held: Any, at: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that something holds, each with the way to it."""
     if isinstance(held, torch.Tensor):
-        yield held
+        yield at, held
     elif isinstance(held, Mapping):
-        for item in held.values():
-            yield from _tensors(item)
+        for name, item in held.items():
+            yield from _named(item, f"{at}.{name}")
     elif isinstance(held, (list, tuple)):
-        for item in held:
-            yield from _tensors(item)
+        yield from _named(dict(enumerate(held)), at)
     elif hasattr(held, "__dict__") and not isinstance(held, (torch.nn.Module, type)):
-        yield from _tensors({name: item for name, item in vars(held).items() if name != "config"})
+        yield from _named({name: item for name, item in vars(held).items() if name != "config"}, at)
 
 
 def _size(tensor: torch.Tensor) -> int:
@@ -161,7 +189,7 @@ def _size(tensor: torch.Tensor) -> int:
 
 
 def _bytes(held: Any) -> int:
-    return sum(_size(tensor) for tensor in _tensors(held) if tensor.ndim > 0)
+    return sum(_size(tensor) for _, tensor in _named(held) if tensor.ndim > 0)
 
 
 def cache_facts(run: Run) -> list[Fact]:
@@ -181,26 +209,31 @@ def cache_facts(run: Run) -> list[Fact]:
             )
         ]
     facts = [_per_token(run, found.few)]
-    state = sum(block.state for block in found.few)
-    if state:
-        where, total = [index for index, block in enumerate(found.few) if block.state], len(found.few)
-        facts.append(
-            Fact(
-                name="cache_state_bytes",
-                label="State in the cache",
-                value=state,
-                unit="bytes",
-                statement=(
-                    f"{_begin(some(where, total))} {_verb('hold', where, total)} a state of {state:,} bytes whatever "
-                    "the length."
-                ),
-            )
-        )
+    if any(block.state for block in found.few):
+        facts.append(_states(found))
     before, after = continued(run)
     full = [
         index for index, (one, two) in enumerate(zip(before, after, strict=True)) if one.size and one.size == two.size
     ]
     return [*facts, _past_windows(before, after, full)] if full else facts
+
+
+def _states(found: Caches) -> Fact:
+    """The bytes of all states together; and of one, where several are of one size."""
+    sizes = [block.state for block in found.few or []]
+    where, total = [index for index, size in enumerate(sizes) if size], len(sizes)
+    each = set(sizes) - {0}
+    if not found.by_block:
+        said = f"The cache holds one state of {sum(sizes):,} bytes for all blocks, whatever the length"
+    elif len(where) == 1:
+        said = f"Block {where[0]} holds a state of {sum(sizes):,} bytes whatever the length"
+    else:
+        one = f"a state of {each.pop():,} bytes" if len(each) == 1 else "a state"
+        said = f"{_begin(some(where, total))} {_verb('hold', where, total)} {one} whatever the length"
+        said += f", {sum(sizes):,} bytes together"
+    return Fact(
+        name="cache_state_bytes", label="State in the cache", value=sum(sizes), unit="bytes", statement=f"{said}."
+    )
 
 
 def _begin(words: str) -> str:
