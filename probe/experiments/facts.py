@@ -12,7 +12,7 @@ from ..measure.rounding import digits, one_digit
 from ..measure.run import Run, same
 from ..schema import Fact
 from .answers import NO_ATTENTION, tolerance
-from .base import STRICT, in_words
+from .base import STRICT, in_words, some
 from .cache import cache_facts
 from .extra import SHORT, attentions, layer_types, token_ids
 from .generation import generation_facts
@@ -174,9 +174,11 @@ def _logits(run: Run, inputs: dict[str, Any], attn: str) -> torch.Tensor:
 def score_scales(run: Run) -> list[Fact]:
     """The factor between q·k and the scores, by kind of block where they differ."""
     scales: dict[str, set[float]] = {}
-    for kind, fit in zip(layer_types(run), fits(run), strict=True):
+    fitting = []
+    for index, (kind, fit) in enumerate(zip(layer_types(run), fits(run), strict=True)):
         if fit is not None and fit.kind != "other":
             scales.setdefault(kind, set()).add(digits(fit.scale))
+            fitting.append(index)
     every = set().union(*scales.values())
     if len(every) == 1:
         value = every.pop()
@@ -185,7 +187,7 @@ def score_scales(run: Run) -> list[Fact]:
                 name="score_scale",
                 label="Scale of the scores",
                 value=value,
-                statement=f"Scores are {_factor(run, value)} on every block.",
+                statement=f"Scores are {_factor(run, value)} on {some(fitting, len(run.text))}.",
             )
         ]
     return [

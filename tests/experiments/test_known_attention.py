@@ -16,6 +16,7 @@ from probe.checkpoints import load, targets
 from probe.experiments import QUIRKS
 from probe.experiments.base import Verdict
 from probe.experiments.cache import cache_facts
+from probe.experiments.facts import score_scales
 from probe.experiments.generation import generation_facts
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
@@ -168,13 +169,33 @@ def test_no_step_is_told_of_a_model_without_a_cache_or_whose_rows_mix() -> None:
     assert "step_positions" not in generation("rwkv")
 
 
+def test_a_state_whose_width_is_the_number_of_positions_is_no_entry_a_position() -> None:
+    """Inkling 2's convolutions hold 48 channels, as many as the longer prompt has positions."""
+    facts = {fact.name: fact for fact in cache_facts(run_of("inkling2_text"))}
+    keys = facts["kv_cache_bytes_per_token"].value
+    assert facts["kv_cache_bytes_per_token_past_window"].value == keys * 3 / 9
+
+
+def test_a_cache_that_is_one_state_is_told_of_no_block() -> None:
+    (state,) = (fact for fact in cache_facts(run_of("rwkv")) if fact.name == "cache_state_bytes")
+    assert state.statement == "The cache holds one state of 5,760 bytes for all blocks, whatever the length."
+
+
+def test_the_scale_of_scores_is_told_of_the_blocks_that_attend() -> None:
+    (scale,) = score_scales(run_of("zamba2"))
+    assert str(scale.statement).endswith("on blocks 1, 3, 5 and 7.")
+
+
 def test_cache_facts() -> None:
     facts = {fact.name: fact for fact in cache_facts(run_of("jamba"))}
     assert facts["kv_cache_bytes_per_token"].value == 2 * 2 * 2 * 16 * 4
     assert facts["cache_state_bytes"].value > 0
     assert str(facts["cache_state_bytes"].statement).startswith("Blocks 0, 1, 3 to 5 and 7 hold a state")
     facts = {fact.name: fact for fact in cache_facts(run_of("mamba"))}
-    assert str(facts["cache_state_bytes"].statement).startswith("Every block holds a state")
+    state = facts["cache_state_bytes"]
+    each = int(state.value) // 3
+    said = f"Every block holds a state of {each:,} bytes whatever the length, {3 * each:,} bytes together."
+    assert state.statement == said
     assert str(facts["kv_cache_bytes_per_token"].statement).endswith("every block stores nothing a token.")
     (fact,) = cache_facts(run_of("openai-gpt"))
     assert fact.value == 0 and fact.statement == "The model returns no cache."
