@@ -22,18 +22,28 @@ def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
     return factor, float((right - factor * left).abs().max() / right.abs().max().clamp_min(1e-30))
 
 
+MULTIPLIERS = ("embedding_multiplier", "scale_emb", "mup_embedding_multiplier")
+"""Config entries that hold what embeddings are multiplied with."""
+
+
 def scaled_embeddings(run: Run) -> Verdict:
-    """The embedding module's output against the table's rows: a factor other than one makes the answer yes."""
+    """The embedding module's output against the table's rows: a factor other than one makes the answer yes. Its square
+    is told where it is the rows' width, to within what half precision rounds.
+    """
     seen = entrance(run)
     if seen.table.shape != seen.embedded.shape:
         return Verdict("no", measured={"table_width": seen.table.shape[-1], "output_width": seen.embedded.shape[-1]})
     factor, left = _fit(seen.table[:2], seen.embedded[:2])
     if left > tolerance(run):
         return Verdict("no", measured={"error_of_a_factor": digits(left, 2)})
-    measured: Measured = {"factor": digits(factor), "factor_squared": digits(factor * factor)}
+    measured: Measured = {"factor": digits(factor)}
     if abs(factor - 1) < tolerance(run):
         return Verdict("no", measured={"factor": 1.0})
-    return Verdict("yes", measured=measured, explained=explain(run, measured, {"factor_squared": ["hidden_size"]}))
+    width = seen.embedded.shape[-1]
+    if abs(factor * factor / width - 1) < 1e-2:
+        measured["factor_squared"] = digits(factor * factor)
+    names = {"factor_squared": ["hidden_size"], "factor": MULTIPLIERS}
+    return Verdict("yes", measured=measured, explained=explain(run, measured, names))
 
 
 def embedding_multiplier(run: Run) -> Verdict:
@@ -48,7 +58,7 @@ def embedding_multiplier(run: Run) -> Verdict:
     if left > tolerance(run):
         return Verdict("no", measured={"error_of_a_factor": digits(left, 2)})
     measured: Measured = {"factor": digits(factor)}
-    names = {"factor": ["embedding_multiplier", "scale_emb", "mup_embedding_multiplier"]}
+    names = {"factor": MULTIPLIERS}
     return Verdict(
         "yes" if abs(factor - 1) > tolerance(run) else "no", measured=measured, explained=explain(run, measured, names)
     )
@@ -162,7 +172,7 @@ QUIRKS = (
         lambda m, b, n: (
             f"The embedding module multiplies the table's rows by √{m['factor_squared']:.0f}, the root of the "
             "hidden size, before it returns them."
-            if _is_size(m)
+            if "factor_squared" in m
             else f"The embedding module multiplies the table's rows{_times(m, 'factor')} before it returns them."
         ),
     ),
@@ -232,8 +242,3 @@ QUIRKS = (
         ),
     ),
 )
-
-
-def _is_size(measured: Measured) -> bool:
-    squared = measured.get("factor_squared")
-    return isinstance(squared, (int, float)) and squared > 1 and abs(squared - round(squared)) < 1e-3 * squared

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import activations
 
-from probe.experiments import some
+from probe.experiments import QUIRKS, some
 from probe.experiments.facts import facts
 from probe.experiments.shared import Shared
 
@@ -181,6 +181,11 @@ def test_scaled_embeddings(run_of: RunOf, decide: Decide) -> None:
     found = decide("scaled-embeddings", run_of("gemma3_text"))
     assert found.explained == {"factor_squared": "hidden_size"}
     assert decide("scaled-embeddings", run_of("llama", **TWO)).verdict == "no"
+    found = decide("scaled-embeddings", run_of("minicpm3"))
+    assert (found.measured, found.explained) == ({"factor": 12.0}, {"factor": "scale_emb"})
+    quirk = next(quirk for quirk in QUIRKS if quirk.slug == "scaled-embeddings" and quirk.about == "text")
+    said = str(quirk.record(found, 3).statement)
+    assert "by 12 before" in said and "root" not in said
 
     def triple(module: Any) -> None:
         table = module.model.embed_tokens
@@ -188,7 +193,7 @@ def test_scaled_embeddings(run_of: RunOf, decide: Decide) -> None:
 
     run = run_of("llama", change=triple)
     found = decide("scaled-embeddings", run)
-    assert (found.verdict, found.measured["factor"], found.explained) == ("yes", 3.0, {})
+    assert (found.verdict, found.measured, found.explained) == ("yes", {"factor": 3.0}, {})
     assert decide("embedding-multiplier", run).verdict == "no"
 
 
