@@ -16,6 +16,7 @@ from .base import STRICT, in_words, some
 from .cache import cache_facts
 from .extra import SHORT, attentions, layer_types, token_ids
 from .generation import generation_facts
+from .half_facts import half_facts
 from .misread import misread_facts
 from .recurrence_code import recurrence_facts
 from .scores import fits, seen
@@ -38,6 +39,7 @@ def facts(run: Run) -> list[Fact]:
         ("hidden states", hidden_states),
         ("recurrence", recurrence_facts),
         ("misread values", misread_facts),
+        ("half precision", half_facts),
     ):
         try:
             found += measure(run)

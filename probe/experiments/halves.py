@@ -1,9 +1,10 @@
-"""The stream's dtype in a half-precision load."""
+"""The stream's dtype in a half-precision load, and what else a call with bfloat16 weights gave."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,9 +14,27 @@ from ..measure.trace import Key
 from .answers import per_block
 from .base import Quirk, Verdict, some
 from .cache import FEW
-from .extra import decoder, token_ids
+from .extra import once, token_ids
 from .reweighted import called_with
 from .tap import removed
+
+
+@dataclass(frozen=True)
+class Half:
+    """What a call with bfloat16 weights gave.
+
+    Attributes:
+        blocks: the dtype of the stream leaving each block; None where it was not seen.
+        modules: the dtypes of the floating tensors that each module returned, by native path, in their order.
+        logits: their dtype; None where the call gave none.
+        entering: what entered the first block, ``[1, seq, width]``, and the token ids that it came from.
+    """
+
+    blocks: list[torch.dtype | None]
+    modules: dict[str, list[torch.dtype]]
+    logits: torch.dtype | None
+    entering: torch.Tensor | None
+    ids: torch.Tensor
 
 
 def fp32_residual(run: Run) -> Verdict:
@@ -24,7 +43,7 @@ def fp32_residual(run: Run) -> Verdict:
     A model in float32 is called with its weights cast, which changes none of them; one in half precision was read.
     """
     try:
-        dtypes = _read(run) if run.dtype is not torch.float32 else _cast(run)
+        dtypes = _read(run) if run.dtype is not torch.float32 else half(run).blocks
     except RuntimeError as error:
         why = f"The model does not run with bfloat16 weights here: {str(error).splitlines()[0]}."
         return Verdict("inconclusive", why=why)
@@ -37,46 +56,75 @@ def _read(run: Run) -> list[torch.dtype | None]:
     return [None if output is None else output.dtype for output in outputs]
 
 
-def _cast(run: Run) -> list[torch.dtype | None]:
-    """The dtypes in a call with cast weights. Where the model cannot be called so, its other buffers are cast too, for
-    some are made in the load's dtype; then it is called with a cache, which takes another way through some mixers.
+@once
+def half(run: Run) -> Half:
+    """A call with cast weights. Where the model cannot be called so, its other buffers are cast too, for some are made
+    in the load's dtype; then it is called with a cache, which takes another way through some mixers.
+
+    Raises:
+        RuntimeError: none of these calls runs.
     """
-    module = decoder(run)
-    kept = tuple(getattr(run.model._module, "_keep_in_fp32_modules_strict", None) or ())
-    half = {
+    module = run.model._module
+    kept = tuple(getattr(module, "_keep_in_fp32_modules_strict", None) or ())
+    cast = {
         name: tensor.to(torch.bfloat16)
         for name, tensor in _saved(module)
         if tensor.is_floating_point() and not any(part in name for part in kept)
     }
     buffers = {name: buffer.to(torch.bfloat16) for name, buffer in module.named_buffers() if buffer.is_floating_point()}
-    for cast, use_cache in ((half, False), ({**half, **buffers}, False)):
+    for given, use_cache in ((cast, False), ({**cast, **buffers}, False)):
         try:
-            return _called(run, module, cast, use_cache)
+            return _called(run, module, given, use_cache)
         except RuntimeError:
             continue
-    return _called(run, module, half, True)
+    return _called(run, module, cast, True)
 
 
-def _called(
-    run: Run, module: torch.nn.Module, half: dict[str, torch.Tensor], use_cache: bool
-) -> list[torch.dtype | None]:
-    found: dict[int, torch.dtype] = {}
+def _called(run: Run, module: torch.nn.Module, cast: dict[str, torch.Tensor], use_cache: bool) -> Half:
+    modules: dict[str, list[torch.dtype]] = {}
+    entered: list[torch.Tensor] = []
+    paths = {id(inner): path for path, inner in module.named_modules()}
+    blocks = [paths[id(envoy._module)] for envoy in run.text.envoys]
     ids = token_ids(run, FEW)
     call = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": use_cache}
     with ExitStack() as stack, torch.no_grad():
-        for index, envoy in enumerate(run.text.envoys):
-            stack.enter_context(removed(envoy._module.register_forward_hook(_noting(found, index))))
+        for path, inner in module.named_modules():
+            stack.enter_context(removed(inner.register_forward_hook(_noting(modules, path))))
+        first = run.text.envoys[0]._module
+        stack.enter_context(removed(first.register_forward_pre_hook(_keeping(entered), with_kwargs=True)))
         if any(term.kind == "moe" for anatomy in run.text.anatomy for term in anatomy.terms):
             stack.enter_context(_plain_experts(run.model._module))
-        called_with(module, half, **call)
-    return [found.get(index) for index in range(len(run.text))]
+        logits = None
+        try:
+            logits = getattr(called_with(module, cast, **call), "logits", None)
+        except RuntimeError:
+            if not {*blocks} <= modules.keys():  # with all blocks behind it, the head alone refuses the stream's dtype
+                raise
+    left = [modules.get(path, []) for path in blocks]
+    return Half(
+        [found[0] if found else None for found in left],
+        modules,
+        logits.dtype if isinstance(logits, torch.Tensor) else None,
+        entered[0] if entered else None,
+        ids,
+    )
 
 
-def _noting(found: dict[int, torch.dtype], index: int) -> Callable[..., None]:
+def _noting(found: dict[str, list[torch.dtype]], path: str) -> Callable[..., None]:
     def note(_: torch.nn.Module, __: Any, output: Any) -> None:
-        found[index] = (output if isinstance(output, torch.Tensor) else output[0]).dtype
+        given = output if isinstance(output, tuple) else (output,)
+        found[path] = [t.dtype for t in given if isinstance(t, torch.Tensor) and t.is_floating_point()]
 
     return note
+
+
+def _keeping(store: list[torch.Tensor]) -> Callable[..., None]:
+    def keep(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = next((t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None)
+        if given is not None and not store:
+            store.append(given.detach().float().clone())
+
+    return keep
 
 
 def _saved(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

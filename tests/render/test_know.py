@@ -13,7 +13,7 @@ from probe.render.know.subject import Subject
 from probe.render.know.terms import terms
 from probe.render.standing import Standing
 from probe.render.text import row_id
-from probe.schema import Images, Station
+from probe.schema import Fact, Images, Station
 from probe.store import file_stem, records_dir
 from tests.render import fixture
 
@@ -186,6 +186,14 @@ def test_what_needs_another_load_is_told_with_the_reason() -> None:
     page = committed("llama", "tiny")
     values = [v.model_copy(update={"needs": None, "reason": None}) for v in page.record.values]
     assert "Nothing is withheld" in plain(changed(page, values=values), "know-loading")
+
+
+def test_facts_of_a_half_precision_load_are_told_where_they_matter() -> None:
+    names = ("half_dtypes", "norm_rounding", "half_embedding_factor")
+    facts = [Fact(name=name, label=name, value=1, statement=f"So it is with {name}.") for name in names]
+    page = changed(committed("gemma2", "tiny"), facts=facts)
+    assert "So it is with half_dtypes. So it is with norm_rounding." in plain(page, "know-loading")
+    assert "So it is with half_embedding_factor." in plain(page, "know-entrance")
 
 
 def test_every_quirk_that_holds_is_told_once() -> None:

@@ -22,7 +22,7 @@ CALLS = ("fp32-residual", "batch-mixing", "no-cache", "cached-otherwise", "cache
 
 def loading(subject: Subject) -> list[Markup]:
     withheld, never = _withheld(subject), _never(subject)
-    said = [*withheld, *_own_arithmetic(subject), *_numbers(subject), *_recurrences(subject)]
+    said = [*withheld, *_own_arithmetic(subject), *_numbers(subject), *_half(subject), *_recurrences(subject)]
     return [*said, *(subject.quirk(slug) for slug in CALLS if slug in subject.quirks), *never]
 
 
@@ -89,6 +89,12 @@ def _apart(subject: Subject) -> list[Markup]:
             "under one need not hold under the other."
         )
     return [say(text, where=where)]
+
+
+def _half(subject: Subject) -> list[Markup]:
+    """What stays float32 in a half-precision load, and where its norms round."""
+    found = [fact for name in ("half_dtypes", "norm_rounding") if (fact := subject.fact(name))]
+    return [Markup(" ").join(prose(fact.statement) for fact in found)] if found else []
 
 
 def _recurrences(subject: Subject) -> list[Markup]:

@@ -90,6 +90,7 @@ def entrance(subject: Subject) -> list[Markup]:
     return [
         *_first_stream(subject),
         *_images(subject),
+        *_facts(subject, "half_embedding_factor"),
         *_quirks(subject, [slug for slug in ENTRANCE if slug in subject.quirks]),
     ]
 
@@ -175,6 +176,10 @@ def _images(subject: Subject) -> list[Markup]:
             )
         )
     return said
+
+
+def _facts(subject: Subject, *names: str) -> list[Markup]:
+    return [prose(fact.statement) for name in names if (fact := subject.fact(name))]
 
 
 def _mixers(subject: Subject) -> list[Markup]:
