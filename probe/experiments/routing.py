@@ -21,8 +21,8 @@ from .perturbed import Batch, perturbed
 from .rows import Rows, hooks
 from .unrouted import unrouted
 
-EXPERTS = ["num_local_experts", "num_experts", "n_routed_experts"]
-CHOSEN = ["num_experts_per_tok", "top_k_experts", "num_experts_per_token"]
+EXPERTS = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "ffn_config.moe_num_experts"]
+CHOSEN = ["num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe_topk", "ffn_config.moe_top_k"]
 NO_MIXTURE = "No block has a mixture."
 
 
@@ -38,19 +38,34 @@ def _value(run: Run, index: int, name: str) -> torch.Tensor | None:
     return None if host is None else run.text.get(index, host.removeprefix(label).lstrip("."), name)
 
 
-def _counts(run: Run, index: int) -> tuple[int, int] | None:
-    """Experts that are scored, and experts that a token takes, on one block."""
-    logits, chosen = _value(run, index, "router_logits"), _value(run, index, "expert_indices")
-    return None if logits is None or chosen is None else (logits.shape[-1], chosen.shape[-1])
+def number_of_experts(run: Run, index: int) -> int | None:
+    """The experts that a block's router chooses among: as many as have weights, else as many as have a logit. A router
+    may have logits for more, as for experts that every token passes, or for taking none.
+    """
+    host, logits = choosing(run).get(index), _value(run, index, "router_logits")
+    known = getattr(host, "num_experts", None)
+    return int(known) if known else None if logits is None else logits.shape[-1]
+
+
+def _counts(run: Run, index: int) -> tuple[int, int, int] | None:
+    """Experts, those that a token takes, and the router's logits beyond one an expert, on one block."""
+    experts, logits = number_of_experts(run, index), _value(run, index, "router_logits")
+    chosen = _value(run, index, "expert_indices")
+    if experts is None or chosen is None:
+        return None
+    return experts, chosen.shape[-1], 0 if logits is None else logits.shape[-1] - experts
 
 
 def mixture_of_experts(run: Run) -> Verdict:
-    """A top-k on the way to a contribution, with the experts scored and those taken counted on the router's values."""
+    """A top-k on the way to a contribution, with the experts and those taken counted on the router's values and the
+    experts' weights.
+    """
     found = _is_mixture(run)
     counts = {_counts(run, index) for index, answer in enumerate(found) if answer} - {None}
     measured: Measured = {}
     if len(counts) == 1:
-        measured["experts"], measured["chosen"] = counts.pop() or (0, 0)
+        measured["experts"], measured["chosen"], more = counts.pop() or (0, 0, 0)
+        measured |= {"logits_of_no_expert": more} if more else {}
     return per_block(found, measured, explain(run, measured, {"experts": EXPERTS, "chosen": CHOSEN}))
 
 
@@ -171,7 +186,7 @@ def unnormalized_routing(run: Run) -> Verdict:
 
 
 @once
-def _choosing(run: Run) -> dict[int, Host]:
+def choosing(run: Run) -> dict[int, Host]:
     """The hosts that serve a choice of experts, by block."""
     chosen = {(key.host, key.block) for key in run.readings if key.name == "expert_indices"}
     found: dict[int, Host] = {}
@@ -195,12 +210,12 @@ class Routes:
     sums: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
-@perturbed(lambda run: 2 if _choosing(run) else 0)
+@perturbed(lambda run: 2 if choosing(run) else 0)
 @contextmanager
 def changed_routes(run: Run, batch: Batch, rows: Rows) -> Iterator[Routes]:
     """The routers in one row with noise in the stream, and in one with other token ids."""
     routes = Routes([None] * len(run.text))
-    hosts = _choosing(run)
+    hosts = choosing(run)
     if not hosts:
         yield routes
         return
@@ -238,7 +253,9 @@ def _experts(measured: Measured, blocks: list[int] | None, total: int) -> str:
     experts, chosen = measured.get("experts"), measured.get("chosen")
     if experts is None or chosen is None:
         return f"On {some(blocks or [], total)} a router sends each token to a few experts."
-    return f"On {some(blocks or [], total)} a router sends each token to {chosen} of {experts} experts."
+    more = measured.get("logits_of_no_expert")
+    beyond = f", and has {more} more {'logit' if more == 1 else 'logits'} than there are experts" if more else ""
+    return f"On {some(blocks or [], total)} a router sends each token to {chosen} of {experts} experts{beyond}."
 
 
 QUIRKS = (

@@ -18,6 +18,7 @@ from probe.checkpoints import load, targets
 from probe.experiments import QUIRKS, errors, run_all
 from probe.experiments.base import Verdict
 from probe.experiments.facts import facts
+from probe.experiments.pictures.load import pictures as load_pictures
 from probe.measure.findings import twin
 from probe.measure.run import Run, measure
 from probe.measure.shapes import shapes
@@ -62,6 +63,8 @@ KNOWN = {
     ("gpt_neo", "tiny"): "own-attention-arithmetic tuple-blocks",
     ("granitemoehybrid", "tiny"): "embedding-multiplier hybrid mamba2 mixture-of-experts scaled-logits "
     "scaled-residual-adds shared-expert",
+    ("inkling_text", "tiny"): "conv-qk dense-first-blocks mixture-of-experts normed-embeddings qk-norm shared-expert "
+    "unnormalized-routing",
     ("jamba", "tiny"): "hybrid interleaved-moe mamba1 mixture-of-experts unnormalized-routing",
     ("jetmoe", "tiny"): "attention-experts mixture-of-experts",
     ("kimi_linear", "tiny"): "delta-rule dense-first-blocks hybrid mixture-of-experts shared-expert",
@@ -124,6 +127,21 @@ def test_what_the_run_shows_against_collected_answers(
     assert found.verdict == answer
     for name, number in numbers.items():
         assert found.measured[name] == pytest.approx(number, rel=0.01), name
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "measured"),
+    [
+        ("doge", "tiny-moe", {"experts": 16, "chosen": 3}),  # chosen by two halves of 4, which are no logits of experts
+        ("inkling_text", "tiny", {"experts": 8, "chosen": 3, "logits_of_no_expert": 2}),  # for two that all pass
+        ("longcat_flash", "tiny", {"experts": 11, "chosen": 3}),  # three of them give back what they are given
+        ("zaya", "tiny", {"experts": 8, "chosen": 1, "logits_of_no_expert": 1}),  # for taking none
+    ],
+)
+def test_experts_are_those_that_a_token_can_be_sent_to(family: str, name: str, measured: dict[str, int]) -> None:
+    assert verdict(family, "mixture-of-experts", name).measured == measured
+    [drawn] = load_pictures(run_of(family, name))
+    assert {len(series.numbers) for series in drawn.series} == {measured["experts"]}
 
 
 def test_sublayers_that_read_one_point_of_the_stream_stand_beside_each_other() -> None:

@@ -7,6 +7,7 @@ import torch
 from ...measure.run import Run
 from ...schema import Picture, Series
 from ..base import some
+from ..routing import number_of_experts
 
 NUMBERS = 512
 """Most numbers of one picture; of more blocks than that gives, some at equal steps are shown."""
@@ -51,10 +52,10 @@ def _idle(idle: int, every: int) -> str:
 
 def _counts(run: Run, index: int) -> list[int] | None:
     """Tokens by expert on one block; None where its choice, or how many experts there are, was not read."""
-    chosen, logits = _value(run, index, "expert_indices"), _value(run, index, "router_logits")
-    if chosen is None or logits is None:
+    chosen, experts = _value(run, index, "expert_indices"), number_of_experts(run, index)
+    if chosen is None or experts is None:
         return None
-    return torch.bincount(chosen.flatten().long().cpu(), minlength=logits.shape[-1]).tolist()
+    return torch.bincount(chosen.flatten().long().cpu(), minlength=experts).tolist()
 
 
 def _chosen(run: Run, index: int) -> tuple[int, int]:
