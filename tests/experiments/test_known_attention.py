@@ -39,12 +39,15 @@ KNOWN = {
     ("blt", "tiny"): "interleaved-rotary no-cache",
     ("codegen", "tiny"): "interleaved-rotary layernorm partial-rotary",
     ("cohere2", "tiny"): "interleaved-rotary layernorm nope-blocks sliding-window",
+    ("cohere2_moe", "tiny-dense-first"): "interleaved-rotary layernorm nope-blocks sliding-window",
     ("cpmant", "tiny"): "relative-bias",
     ("deepseek_v2", "tiny"): "cached-otherwise interleaved-rotary rescaled-rotary",
     ("deepseek_v32", "tiny"): "cached-otherwise rescaled-rotary sparse-attention",
     ("diffllama", "tiny"): "sub-norms",
     ("doge", "tiny"): "key-bias sparse-attention",
     ("dory", "tiny"): "output-gate rotary-bases sliding-window sub-norms weightless-norms",
+    ("dots3_note_text", "tiny"): "cached-otherwise output-gate per-block-sizes rotary-bases sliding-window "
+    "sparse-attention",
     ("falcon", "tiny-alibi"): "alibi layernorm",
     ("gemma2", "tiny"): "gain-norm sliding-window softcapped-scores",
     ("glm4", "tiny"): "interleaved-rotary partial-rotary",
@@ -53,6 +56,7 @@ KNOWN = {
     ("gpt_oss", "tiny"): "attention-sink rescaled-rotary sliding-window",
     ("gptj", "tiny"): "interleaved-rotary layernorm partial-rotary",
     ("granite_swa", "tiny"): "sink-scaled-heads sliding-window",
+    ("granite_swa", "tiny-nope"): "nope-blocks sink-scaled-heads sliding-window",
     ("hunyuan_v1_dense", "tiny"): "",
     ("inkling2_text", "tiny"): "attention-sink attention-temperature content-bias output-gate sliding-window",
     ("jamba", "tiny"): "nope-blocks",
@@ -74,7 +78,9 @@ KNOWN = {
     ("phi4_multimodal", "tiny"): "partial-rotary",
     ("qwen2_vl_text", "tiny"): "multimodal-rotary",
     ("qwen3_5_text", "tiny"): "gain-norm multimodal-rotary partial-rotary",
+    ("qwen4_exp_text", "tiny"): "gain-norm multimodal-rotary partial-rotary sparse-attention",
     ("recurrent_gemma", "tiny"): "cache-in-modules gain-norm partial-rotary sliding-window",
+    ("sarvam_mla", "tiny"): "cached-otherwise rescaled-rotary",
     ("smollm3", "tiny"): "nope-blocks",
     ("vaultgemma", "tiny"): "gain-norm softcapped-scores",
     ("xlstm", "tiny"): "",
@@ -125,6 +131,11 @@ def test_blocks_and_numbers(family: str, slug: str, blocks: Any, measured: dict[
     assert found.blocks == blocks
     for name, number in measured.items():
         assert found.measured[name] == (pytest.approx(number) if isinstance(number, (float, list)) else number)
+
+
+def test_dense_blocks_turn_where_mixtures_that_attend_in_full_do_not() -> None:
+    run = run_of("cohere2_moe", "tiny-dense-first")
+    assert decide("interleaved-rotary", run).blocks == [0, 1, 2, 4] and decide("nope-blocks", run).blocks == [3, 5]
 
 
 def test_a_formula_for_the_temperature_is_told_only_where_it_fits() -> None:

@@ -22,7 +22,10 @@ def _run(family: str, narrow: int | None = None) -> Run:
     return measure(StandardizedTransformer(loaded))
 
 
-@pytest.mark.parametrize(("family", "blocks"), [("deepseek_v3", [0, 1, 2, 3]), ("minicpm3", [0, 1, 2])])
+@pytest.mark.parametrize(
+    ("family", "blocks"),
+    [("deepseek_v3", [0, 1, 2, 3]), ("dots3_note_text", [0, 1, 2, 3, 4, 5]), ("minicpm3", [0, 1, 2])],
+)
 def test_values_out_of_a_narrow_vector(family: str, blocks: list[int]) -> None:
     found = latent_attention(_run(family))
     assert (found.verdict, found.blocks) == ("yes", blocks)

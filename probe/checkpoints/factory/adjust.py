@@ -54,6 +54,18 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "cohere/tiny-qk-norm": ({"use_qk_norm": True}, "the largest published checkpoint norms queries and keys"),
     "cohere2": (GROUPED, GROUPED_WHY),
     "cohere2_moe": (GROUPED, GROUPED_WHY),
+    "cohere2_moe/tiny-dense-first": (
+        {
+            "num_hidden_layers": 6,
+            "layer_types": [FULL, FULL, SLIDING, FULL, SLIDING, FULL],
+            "mlp_layer_types": [DENSE, DENSE, SPARSE, SPARSE, SPARSE, SPARSE],
+            "prefix_dense_intermediate_size": 136,
+            "num_shared_experts": 1,
+            "expert_selection_fn": "sigmoid",
+        },
+        "the class has dense first blocks, which attend in full and yet turn their queries and keys, a shared expert "
+        "whose output is averaged with the others', and another score of experts, none of which its default uses",
+    ),
     "cohere_compass_text": (
         {
             **GROUPED,
@@ -108,7 +120,7 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
             "swa_num_attention_heads": 3,
             "swa_num_key_value_heads": 3,
             "swa_q_lora_rank": 44,
-            "swa_kv_lora_rank": 52,
+            "swa_kv_lora_rank": 22,
             "swa_head_dim": 24,
             "swa_qk_nope_head_dim": 16,
             "swa_qk_rope_head_dim": 8,
@@ -163,6 +175,10 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         "which blocks are windowed is told by a nested pattern",
     ),
     "gpt_neox/tiny-sequential": ({"use_parallel_residual": False}, "checkpoints of both wirings are published"),
+    "granite_swa/tiny-nope": (
+        {"layer_rope_theta": [0, 10000.0, 0, 10000.0]},
+        "a block whose rotary base is 0 turns nothing, and the class's default has the same base on every block",
+    ),
     "granitemoe": (GROUPED, GROUPED_WHY),
     "granitemoe_swa": ({**GROUPED, "shared_intermediate_size": 72}, GROUPED_WHY),
     "granitemoehybrid": (
@@ -209,6 +225,14 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
             "n_layers_per_attn_res_block": 3,
         },
         "a windowed block begins a residual block or stands within one",
+    ),
+    "inkling_text": (
+        {
+            "num_hidden_layers": 6,
+            "layer_types": ["hybrid_sliding", "hybrid_sliding", "hybrid_sliding", "hybrid", "hybrid_sliding", "hybrid"],
+            "mlp_layer_types": [DENSE, DENSE, SPARSE, SPARSE, SPARSE, SPARSE],
+        },
+        "the published checkpoint has weights of dense MLPs, and a width for them; the class default has none",
     ),
     "jamba": (
         {"num_hidden_layers": 8, "attn_layer_period": 4, "attn_layer_offset": 2},
@@ -312,10 +336,32 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
             "make_ngram_vocab_size_divisible_by": 8,
             "split_ngram_parts": 2,
             "eos_token_id": 1,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 1 / 3,
+                "mrope_section": [2, 1, 1],
+            },
         },
-        "the class default has neither indexer nor n-gram embeddings, which the class exists for",
+        "the class default has neither indexer nor n-gram embeddings, which the class exists for, and the pairs that "
+        "it shares among three position streams by default are a quarter of its head's, as Qwen3.5's are",
     ),
     "recurrent_gemma": ({"num_hidden_layers": 6}, "its pattern has three blocks, one of which attends"),
+    "sarvam_mla": (
+        {
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 40.0,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 64,
+            },
+        },
+        "the class translates the YaRN of the published config, which its default lacks",
+    ),
     "stablelm/tiny-parallel": (
         {"use_parallel_residual": True, "qk_layernorm": True},
         "the wiring of StableLM 2 12B",
