@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import torch
 
-from ..measure.default import implementation
 from ..measure.rounding import digits, one_digit
 from ..measure.run import Run, same
 from ..schema import Fact
 from .answers import NO_ATTENTION, tolerance
 from .base import STRICT, in_words, some
 from .cache import cache_facts
-from .extra import SHORT, attentions, layer_types, token_ids
+from .extra import attentions, layer_types
 from .generation import generation_facts
 from .half_facts import half_facts
 from .misread import misread_facts
+from .padding import PADDING, REFUSED, batch, inputs, padding_facts, unpadded
 from .recurrence_code import recurrence_facts
 from .scores import fits, seen
 from .wiring import hyper_connections
-
-PADDING = 5
-"""Positions of padding before the shorter of two prompts."""
 
 
 def facts(run: Run) -> list[Fact]:
@@ -33,6 +29,7 @@ def facts(run: Run) -> list[Fact]:
     found = [parameters(run), *stream_width(run)]
     for label, measure in (
         ("kernels", kernels),
+        ("padding", padding_facts),
         ("cache", cache_facts),
         ("generation", generation_facts),
         ("score scales", score_scales),
@@ -96,18 +93,14 @@ def kernels(run: Run) -> list[Fact]:
     dtype = str(run.dtype).removeprefix("torch.")
     try:
         run.model._module.get_correct_attn_implementation("sdpa")
-        plain = one_digit(float((_logits(run, run.inputs, "sdpa") - run.root("logits")).abs().max()))
+        plain = one_digit(float((unpadded(run).logits - run.root("logits")).abs().max()))
     except ValueError:
         return [_alone(run, "refuses sdpa")]
     except (RuntimeError, AttributeError, TypeError, IndexError) as error:
         return [_alone(run, f"stops under sdpa with {type(error).__name__}")]
-    ids = token_ids(run, SHORT, 2)
-    mask = torch.ones_like(ids)
-    mask[1, :PADDING] = 0
-    ids[1, :PADDING] = getattr(run.model.text_config, "pad_token_id", None) or 0
     try:
-        apart = _apart(run, {"input_ids": ids, "attention_mask": mask})
-    except (RuntimeError, ValueError, IndexError, TypeError):
+        apart = _apart(run)
+    except REFUSED:
         return [_plain(plain, dtype)]
     if apart is None:
         return [_plain(plain, dtype)]
@@ -157,20 +150,15 @@ def _alone(run: Run, how: str) -> Fact:
     return Fact(name="takes_sdpa", label="Takes sdpa", value=0, statement=statement)
 
 
-def _apart(run: Run, inputs: dict[str, Any]) -> tuple[float, float] | None:
-    """Largest difference of the logits under eager and sdpa, where the mask is one and where it is zero; None where
-    the logits stand at other positions than the tokens.
+def _apart(run: Run) -> tuple[float, float] | None:
+    """Largest difference of the logits under eager and sdpa, of a whole prompt and one padded on the left, where the
+    mask is one and where it is zero; None where the logits stand at other positions than the tokens.
     """
-    difference = (_logits(run, inputs, "eager") - _logits(run, inputs, "sdpa")).abs().amax(-1)
-    real = inputs["attention_mask"].bool()
+    difference = (batch(run, "eager").logits - batch(run, "sdpa").logits)[:2].abs().amax(-1)
+    real = inputs(run)["attention_mask"][:2].bool()
     if difference.shape != real.shape:
         return None
     return float(difference[real].max()), float(difference[~real].nan_to_num(torch.inf).max())
-
-
-def _logits(run: Run, inputs: dict[str, Any], attn: str) -> torch.Tensor:
-    with implementation(run.model._module, attn), torch.no_grad():
-        return run.model._module(**inputs, use_cache=False).logits.float()
 
 
 def score_scales(run: Run) -> list[Fact]:

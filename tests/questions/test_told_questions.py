@@ -81,6 +81,15 @@ def cast(page: Page) -> bool:
     return page.run.checkpoint.dtype == "float32" and found is not None and found.verdict in ("yes", "no")
 
 
+def batched(page: Page) -> bool:
+    """Whether two prompts in one batch, one of them padded, could be compared under two attentions."""
+    return "eager_sdpa_padded" in page.facts()
+
+
+def eager_pattern(page: Page) -> bool:
+    return batched(page) and page.value("attention_probabilities") is not None
+
+
 TOLD = (
     Told("TransformerLens, captum", "which key head a query head reads", grouped, "know-consequences", order_of_heads),
     Told("OPT ports, llama.cpp (attention factor)", "what queries carry of the scores' factor", carrying("queries"),
@@ -91,6 +100,11 @@ TOLD = (
          lambda page: rf"and the class builds none: the model has the {len(page.record.blocks)} blocks"),
     Told("Qwen3-VL", "after which text blocks features of other encoder blocks are added", deep, "know-entrance",
          r"made from the encoder's blocks [\d–, ]+, is added to the stream at these tokens after blocks \d–\d of "),
+    Told("transformers, nnsight (left padding)", "whether padding on the left moves logits", batched, "know-loading",
+         r"padding on the left moves logits at real tokens (not at all|by (at most|up to) [\de.-]+), against padding "
+         r"on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)", "left_padding"),
+    Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
+         r"In a padded batch attentions are handed (one|none)", "attention_masks"),
     Told("transformers, TransformerLens", "the dtype of logits, and what stays float32", cast, "know-loading",
          r"In a bfloat16 load logits are (bfloat16|float32)[,;]", "half_dtypes"),
 )  # fmt: skip

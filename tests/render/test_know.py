@@ -188,11 +188,12 @@ def test_what_needs_another_load_is_told_with_the_reason() -> None:
     assert "Nothing is withheld" in plain(changed(page, values=values), "know-loading")
 
 
-def test_facts_of_a_half_precision_load_are_told_where_they_matter() -> None:
-    names = ("half_dtypes", "norm_rounding", "half_embedding_factor")
+def test_facts_of_padding_and_of_a_half_precision_load_are_told_where_they_matter() -> None:
+    names = ("half_dtypes", "norm_rounding", "half_embedding_factor", "left_padding", "attention_masks")
     facts = [Fact(name=name, label=name, value=1, statement=f"So it is with {name}.") for name in names]
     page = changed(committed("gemma2", "tiny"), facts=facts)
     assert "So it is with half_dtypes. So it is with norm_rounding." in plain(page, "know-loading")
+    assert "So it is with left_padding. So it is with attention_masks." in plain(page, "know-loading")
     assert "So it is with half_embedding_factor." in plain(page, "know-entrance")
 
 

@@ -22,7 +22,14 @@ CALLS = ("fp32-residual", "batch-mixing", "no-cache", "cached-otherwise", "cache
 
 def loading(subject: Subject) -> list[Markup]:
     withheld, never = _withheld(subject), _never(subject)
-    said = [*withheld, *_own_arithmetic(subject), *_numbers(subject), *_half(subject), *_recurrences(subject)]
+    said = [
+        *withheld,
+        *_own_arithmetic(subject),
+        *_numbers(subject),
+        *_padding(subject),
+        *_half(subject),
+        *_recurrences(subject),
+    ]
     return [*said, *(subject.quirk(slug) for slug in CALLS if slug in subject.quirks), *never]
 
 
@@ -89,6 +96,11 @@ def _apart(subject: Subject) -> list[Markup]:
             "under one need not hold under the other."
         )
     return [say(text, where=where)]
+
+
+def _padding(subject: Subject) -> list[Markup]:
+    """What padding on the left changes, and the mask that attentions are handed."""
+    return [prose(fact.statement) for name in ("left_padding", "attention_masks") if (fact := subject.fact(name))]
 
 
 def _half(subject: Subject) -> list[Markup]:
