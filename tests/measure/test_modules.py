@@ -13,6 +13,7 @@ import torch
 from probe.experiments.traced import attention_value, read
 from probe.measure.findings import twin
 from probe.measure.modules import Modules, examine, rows
+from probe.measure.modules.experts import _fit
 from probe.measure.modules.layout import Layout, Run, layout
 from probe.measure.modules.sized import _readings
 from probe.measure.run import Run as Measured
@@ -27,6 +28,7 @@ HEADED = [
     ("falcon", "tiny-grouped", "2 × (queries 3 × 16, keys 16, values 16)"),
     ("qwen3_next", "tiny", "6 × (queries 24, gate 24)"),
     ("deepseek_v3", "tiny", "6 × (keys 12, values 20)"),
+    ("codegen", "tiny", "4 × (queries 2 × 16, values 2 × 16, keys 2 × 16)"),
 ]
 
 
@@ -80,6 +82,18 @@ def _moves_alone(run: Measured, weight: Weight, parameter: torch.Tensor, block: 
     assert moved[:first].max() < 1e-5, (weight.path, kind)
 
 
+@pytest.mark.parametrize(("family", "name"), [("hrm_text", "tiny"), ("zamba", "tiny"), ("mpt", "tiny-clip")])
+def test_weights_that_run_again_and_clipped_projections_have_their_heads(family: str, name: str) -> None:
+    """Blocks that run in several passes, an attention under two blocks, and queries of which most lie at a clip."""
+    run, found = measured(family, name)
+    assert len(weights := rows(found.weights)) >= 2
+    assert all(weight.layout and len(weight.yields) in (1, 3) for weight in weights)
+    assert {block for weight in weights for block in weight.blocks} == {
+        index for index in range(len(run.text)) if attention_value(run, index, "attention_queries") is not None
+    }
+    assert {len(weight.blocks) for weight in weights} == {len(weights[0].blocks)}
+
+
 def test_the_output_projections_slice_is_what_a_head_adds() -> None:
     for family, transposed in (("llama", False), ("gpt2", True)):
         run, found = measured(family)
@@ -114,6 +128,25 @@ def test_a_token_reaches_its_own_experts_alone() -> None:
         )
     moved = (next(iter(after.values())) - before).abs().amax(-1)[0] > 1e-6
     assert moved.tolist() == (indices[0] == indices[0, 0, 0]).any(-1).tolist()
+
+
+def test_experts_are_found_where_positions_are_mixed_behind_them() -> None:
+    """The block's output at a token depends on the experts of the tokens before it, by way of a convolution."""
+    _, found = measured("inkling_text")
+    stacked = [weight for weight in rows(found.weights) if "expert_outputs" in weight.yields]
+    assert {weight.path.rpartition("layers.{i}.")[2] for weight in stacked} == {
+        "mlp.experts.gate_up_proj",
+        "mlp.experts.down_proj",
+    }
+    assert all(weight.counts == {"expert_outputs": 8} for weight in stacked)
+
+
+def test_one_place_that_every_token_reaches_is_no_expert() -> None:
+    mask = torch.ones(4, 1, 3, dtype=torch.bool)
+    assert _fit([(mask, [0, 2]), (mask, [0, 1])], (4, 1, 3), 8) is None
+    apart = torch.zeros(8, 4, 3, dtype=torch.bool)
+    apart[[0, 2]] = True
+    assert _fit([(apart, [0, 2])], (8, 4, 3), 8) == (0, 1)
 
 
 def test_layouts_that_are_no_groups_are_none() -> None:

@@ -51,6 +51,10 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         "the global stream is as wide as the local heads that feed it, a patch begins where the patcher is uncertain, "
         "the bytes are our tokenizer's, and a cache asks this config for num_hidden_layers, which it lacks",
     ),
+    "codegen": (
+        {"n_embd": 128, "n_head": 8},
+        "the class cuts its fused projection in four shards, which hold whole heads on the published checkpoints",
+    ),
     "cohere/tiny-qk-norm": ({"use_qk_norm": True}, "the largest published checkpoint norms queries and keys"),
     "cohere2": (GROUPED, GROUPED_WHY),
     "cohere2_moe": (GROUPED, GROUPED_WHY),

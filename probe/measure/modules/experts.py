@@ -1,7 +1,8 @@
 """Stacked experts: the axis of a parameter that experts lie on, told by which of them a token's gradient reaches.
 
 What a block adds to a token depends on the experts that the token was sent to, and on no other. So in one forward the
-places that a token's gradient reaches are compared with the choice that the run read.
+places that a token's gradient reaches are compared with the choice that the run read. Where positions are mixed behind
+the experts, only what the mixture itself returns depends so.
 """
 
 from __future__ import annotations
@@ -33,20 +34,33 @@ def experts(run: Run) -> list[Held]:
     paths = {id(module): path for path, module in run.model._module.named_modules()}
     found = []
     with _requiring([parameter for module in modules.values() for parameter in _matrices(module).values()]):
-        for index, out in _outputs(run, modules).items():
-            module = modules[index]
+        for index, outs in _outputs(run, modules).items():
             count = logits[index].shape[-1] if index in logits else 0
-            for name, touched in _reached(module, out, chosen[index].flatten(0, -2)).items():
-                shape = tuple(module.get_parameter(name).shape)
-                if (fit := _fit(touched, shape, count)) is None:
-                    continue
-                axis, width = fit
-                layout = Layout(1, (Part(EXPERTS, shape[axis] // width, width),))
-                path = in_block(f"{paths[id(module)]}.{name}", paths[id(module)])
-                said = "A token's gradient on it is zero but at the experts that the token was sent to."
-                parts = ((EXPERTS, layout.subscript(EXPERTS, axis)),)
-                found.append(Held(index, path, shape, (EXPERTS,), axis, layout, parts, said))
+            taken = chosen[index].flatten(0, -2)
+            each = (list(_held(index, modules[index], paths, out, taken, count)) for out in outs)
+            found += next((held for held in each if held), [])
     return found
+
+
+def _held(
+    index: int,
+    module: torch.nn.Module,
+    paths: Mapping[int, str],
+    out: torch.Tensor,
+    chosen: torch.Tensor,
+    count: int,
+) -> Iterator[Held]:
+    """The parameters of a block of which each token of ``out`` reaches its own experts' parts."""
+    for name, touched in _reached(module, out, chosen).items():
+        shape = tuple(module.get_parameter(name).shape)
+        if (fit := _fit(touched, shape, count)) is None:
+            continue
+        axis, width = fit
+        layout = Layout(1, (Part(EXPERTS, shape[axis] // width, width),))
+        path = in_block(f"{paths[id(module)]}.{name}", paths[id(module)])
+        said = "A token's gradient on it is zero but at the experts that the token was sent to."
+        parts = ((EXPERTS, layout.subscript(EXPERTS, axis)),)
+        yield Held(index, path, shape, (EXPERTS,), axis, layout, parts, said)
 
 
 def _read(run: Run, name: str) -> dict[int, torch.Tensor]:
@@ -62,21 +76,20 @@ def _matrices(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     return {name: p for name, p in module.named_parameters() if p.ndim >= 2 and p.is_floating_point()}
 
 
-def _outputs(run: Run, modules: Mapping[int, torch.nn.Module]) -> dict[int, torch.Tensor]:
-    """What blocks return, ``[tokens, …]``, each with the graph behind it as far as the block goes; nothing where no
-    gradient runs through the model.
+def _outputs(run: Run, modules: Mapping[int, torch.nn.Module]) -> dict[int, list[torch.Tensor]]:
+    """What each block returns, and what its mixture's modules do, ``[tokens, …]``, each with the graph behind it as far
+    as the block goes; nothing where no gradient runs through the model.
     """
-    outs: dict[int, torch.Tensor] = {}
+    outs: dict[torch.nn.Module, torch.Tensor] = {}
 
-    def keep(index: int) -> Any:
-        def hook(_: torch.nn.Module, __: Any, out: Any) -> None:
-            outs.setdefault(index, (out if isinstance(out, torch.Tensor) else out[0]).flatten(0, 1))
+    def keep(module: torch.nn.Module, _: Any, out: Any) -> None:
+        first = out if isinstance(out, torch.Tensor) else out[0]
+        outs.setdefault(module, first.flatten(0, 1) if first.ndim > 2 else first)
 
-        return hook
-
+    every = {index: [module, *_mixtures(run, index, module)] for index, module in modules.items()}
     with ExitStack() as stack:
-        for index, module in modules.items():
-            stack.enter_context(removed(module.register_forward_hook(keep(index))))
+        for module in {module: None for each in every.values() for module in each}:
+            stack.enter_context(removed(module.register_forward_hook(keep)))
         stack.enter_context(hooks([(envoy._module, torch.Tensor.detach) for envoy in run.text.envoys]))
         stack.enter_context(torch.enable_grad())
         try:
@@ -84,7 +97,13 @@ def _outputs(run: Run, modules: Mapping[int, torch.nn.Module]) -> dict[int, torc
                 run.model._module(**run.inputs, use_cache=False)
         except RuntimeError:
             return {}
-    return outs
+    return {index: [outs[module] for module in each if module in outs] for index, each in every.items()}
+
+
+def _mixtures(run: Run, index: int, block: torch.nn.Module) -> list[torch.nn.Module]:
+    """The modules that make a block's mixtures, nearest the add first."""
+    terms = [term for term in run.text.anatomy[index].terms if term.kind == "moe"]
+    return [block.get_submodule(host) for term in terms for host in term.hosts]
 
 
 @contextmanager
@@ -120,7 +139,7 @@ def _fit(touched: Touched, shape: tuple[int, ...], count: int) -> tuple[int, int
     """The axis on which every token reaches its experts alone, and each one's width on it; None where none fits.
 
     A matrix with a place an expert is the router's; experts that lie side by side in a matrix take several each. Some
-    of those scored may have no weights, or none that matter.
+    of those scored may have no weights, or none that matter; but one place alone tells nothing.
 
     Args:
         count: how many experts were scored.
@@ -132,7 +151,8 @@ def _fit(touched: Touched, shape: tuple[int, ...], count: int) -> tuple[int, int
             places = [_at(mask, axis) for mask, _ in touched]
             live = {place // width for reached in places for place in reached}
             own = [[expert for expert in taken if expert in live] for _, taken in touched]
-            if live and places == [[expert * width + k for expert in taken for k in range(width)] for taken in own]:
+            parts = [[expert * width + k for expert in taken for k in range(width)] for taken in own]
+            if len(live) > 1 and places == parts:
                 fits.append((axis, width))
     return fits[0] if len(fits) == 1 else None
 

@@ -2,7 +2,9 @@
 
 The gradient of a head's queries on a parameter is zero outside the head's own part of it, whatever the parameter's
 layout. So that each head is seen by itself, norms below an attention pass gradients straight through, and the batch
-holds one row a head, in which the output of every other head is zero.
+holds one row a head, in which the output of every other head is zero. So that an attention is seen by itself, the graph
+begins at its input: the same weights may have run before, in an earlier pass or under another block. That input is made
+small, so that no projection is seen only where it lies within a clip.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import torch
 from nnsight.intervention.envoy import Envoy
 
 from ...experiments.extra import SHORT, attentions, decoder, token_ids
-from ...experiments.rows import Rows, hooks, removed
+from ...experiments.rows import Change, Rows, hooks, removed
 from ...experiments.tap import Tap
 from ...experiments.traced import attention_value
 from ..norms import is_norm
@@ -28,6 +30,9 @@ GATE = "gate"
 Reached = dict[str, list[torch.Tensor]]
 """Standard value -> for each head the entries of a parameter that reach it, as truth values in its shape."""
 
+
+SMALL = 0.01
+"""What an attention's input is multiplied by."""
 
 Made = dict[str, torch.Tensor]
 """Queries, keys and values of a block ``[heads, seq, head_dim]``; and its attention's output ``[heads, seq, hidden]``,
@@ -90,8 +95,7 @@ def _attended(run: Run, every: list[Envoy | None], before: set[int]) -> list[Mad
                 if child is not module:
                     hook = _straight if _passes(child) else _beside(before)
                     stack.enter_context(removed(child.register_forward_hook(hook)))
-        align = Rows(heads).align
-        stack.enter_context(hooks([(module, align) for _, module in present], alike=True))
+        stack.enter_context(hooks([(module, _begin(Rows(heads))) for _, module in present], alike=True))
         stack.enter_context(graph)
         stack.enter_context(torch.enable_grad())
         ids = token_ids(run, SHORT, heads)
@@ -101,6 +105,11 @@ def _attended(run: Run, every: list[Envoy | None], before: set[int]) -> list[Mad
         if mixed is not None and index in outs:
             made[NAMES[3]] = outs[index][: mixed.shape[2]]
     return graph.made
+
+
+def _begin(rows: Rows) -> Change:
+    """What an attention is given instead: the same on every row, small, and without a graph."""
+    return lambda tensor: rows.align(tensor).detach() * SMALL
 
 
 @contextmanager
