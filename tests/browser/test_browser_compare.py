@@ -101,19 +101,34 @@ def test_an_index_card_leads_to_a_comparison(open_page: Open) -> None:
     expect(page.locator("select[name=a]")).not_to_have_value("")
 
 
-def test_on_a_phone_the_columns_scroll_and_keys_scroll_them(open_page: Open) -> None:
-    page = open_page(TWO, 390, 800)
+@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize("width", [390, 768])
+def test_on_a_narrow_screen_every_cell_is_seen_and_told_whose_it_is(open_page: Open, width: int, columns: int) -> None:
+    page = open_page(TWO + "&c=llama" * (columns == 3), width, 800)
     page.wait_for_selector(".compare-table")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    region = page.locator(".compare-scroll")
-    region.focus()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('.compare-scroll').scrollLeft > 0")
+    assert page.evaluate("document.querySelector('.compare-scroll').scrollWidth") <= width
+    cells = page.locator(".compare-facts tr:not(.same) td, .compare-diagram td")
+    outside = """(cells, width) => cells.map(cell => cell.getBoundingClientRect())
+      .filter(box => !box.width || box.left < 0 || box.right > width).length"""
+    assert cells.evaluate_all(outside, width) == 0
+    heading, row = page.locator(".compare-facts .group").first, page.locator(".compare-facts .differs").first
+    before = "cells => cells.map(cell => getComputedStyle(cell, '::before').content)"
+    if width == 390 and columns == 3:
+        named = [content.strip('"') for content in row.locator("td").evaluate_all(before)]
+    else:
+        named = heading.locator(".of").all_inner_texts()
+        left = "all => all.map(element => Math.round(element.getBoundingClientRect().left))"
+        assert heading.locator(".of").evaluate_all(left) == row.locator("td").evaluate_all(left)
+    assert named == ["Gemma 4", "Llama 4", "Llama"][:columns]
+    same = page.locator(".compare-facts .same td:visible")
+    told = "both: " if columns == 2 else "all: "
+    assert set(same.evaluate_all(before)) == {f'"{told}"'}
+    assert same.count() == page.locator(".compare-facts .same").count()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_a_comparison(open_page: Open, axe: str, scheme: str) -> None:
-    page = open_page(TWO, color_scheme=scheme)
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
+def test_axe_finds_nothing_serious_in_a_comparison(open_page: Open, axe: str, scheme: str, width: int) -> None:
+    page = open_page(TWO, width, color_scheme=scheme)
     page.wait_for_selector(".compare-table")
     page.evaluate(axe)
     found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")

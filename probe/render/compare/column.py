@@ -243,3 +243,9 @@ def named(columns: Sequence[Column]) -> list[str]:
     """The columns' titles, with the checkpoint where two are of one family."""
     titles = [column.title for column in columns]
     return [c.title if titles.count(c.title) == 1 else f"{c.title} · {c.checkpoint}" for c in columns]
+
+
+def shortened(columns: Sequence[Column]) -> list[str]:
+    """What a cell is labelled with on a narrow screen: the column's title, or the checkpoint where two share it."""
+    titles = [column.title for column in columns]
+    return [c.title if titles.count(c.title) == 1 else c.checkpoint for c in columns]

@@ -9,7 +9,7 @@ from itertools import combinations
 from markupsafe import Markup
 
 from probe.render.catalog import Family
-from probe.render.compare.column import ROOT, Column, column, named
+from probe.render.compare.column import ROOT, Column, column, named, shortened
 from probe.render.compare.table import DiagramRow, FactGroup, diagram, facts
 from probe.render.diagram.pieces import ROWS
 from probe.render.overviews import Link
@@ -29,9 +29,11 @@ class Pick:
 
 @dataclass(frozen=True)
 class Compared:
-    """A head of a column. ``shape``: label and blocks of the shape that is drawn."""
+    """A head of a column. ``short``: what its cells are labelled with on a phone; ``shape``: label and blocks of the
+    shape that is drawn."""
 
     title: str
+    short: str
     checkpoint: str
     url: str
     shape: tuple[str, str]
@@ -111,8 +113,8 @@ def table(columns: Sequence[Column], up: str) -> Markup:
     """Columns as a table, each with the shape that most of its blocks have. ``up`` leads to the site's root."""
     shapes = [column.shape for column in columns]
     heads = [
-        Compared(title, c.checkpoint, f"{ROOT}{c.page}/", (c.shapes[s].label, c.shapes[s].blocks))
-        for title, c, s in zip(named(columns), columns, shapes, strict=True)
+        Compared(title, short, c.checkpoint, f"{ROOT}{c.page}/", (c.shapes[s].label, c.shapes[s].blocks))
+        for title, short, c, s in zip(named(columns), shortened(columns), columns, shapes, strict=True)
     ]
     made = render(CompareTable(heads, diagram(columns, shapes), ROWS, facts(columns)))
     return Markup(made.replace(f'href="{ROOT}', Markup('href="' + up)))

@@ -14,8 +14,10 @@ VALUE = re.compile(r'<a class="(part [^"]*)"([^>]*href="[^"]*#v-[^"]*" aria-labe
 
 @dataclass(frozen=True)
 class Cell:
-    """A piece of a diagram in the table. ``span``: the rows it stands in; ``svg`` is None where the stream passes."""
+    """A piece of a diagram in the table, in ``column``. ``span``: the rows it stands in; ``svg`` is None where the
+    stream passes."""
 
+    column: int
     span: int
     svg: str | None
 
@@ -69,7 +71,7 @@ def diagram(columns: Sequence[Column], shapes: Sequence[int]) -> list[DiagramRow
             here = found.get(index)
             last = max(k for k, (_, other) in enumerate(rows) if other.get(index) is here)
             covered[index] = 1 + (last if here else at)
-            cells.append(Cell(covered[index] - at, _marked(here.svg, shared) if here else None))
+            cells.append(Cell(index, covered[index] - at, _marked(here.svg, shared) if here else None))
         made.append(DiagramRow(role, cells))
     return made
 

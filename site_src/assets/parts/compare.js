@@ -114,25 +114,31 @@ function named(columns) {
     titles.filter(other => other === title).length === 1 ? title : `${title} · ${checkpoint}`)
 }
 
+// What a cell is labelled with where columns do not stand side by side.
+function shortened(columns) {
+  const titles = columns.map(column => column.title)
+  return columns.map(({ title, checkpoint }) => titles.filter(other => other === title).length === 1 ? title : checkpoint)
+}
+
 function table(columns, shapes) {
   const titles = named(columns)
   const heads = columns.map((column, at) => {
     const shape = column.shapes[shapes[at]]
-    return `<th scope="col"><a href="@/${column.page}/">${escaped(titles[at])}</a><code>${escaped(column.checkpoint)}</code>`
+    return `<th scope="col" role="columnheader"><a href="@/${column.page}/">${escaped(titles[at])}</a><code>${escaped(column.checkpoint)}</code>`
       + `<span class="shape-name">${escaped(shape.label)} <small>${escaped(shape.blocks)}</small></span></th>`
   })
   return `<div class="compare-scroll" tabindex="0" role="region" aria-label="Comparison">
-<table class="compare-table" style="--columns: ${columns.length}">
-<thead><tr><td></td>${heads.join("")}</tr></thead>
-<tbody class="compare-diagram shape is-current">
-${diagram(columns.map((column, at) => column.shapes[shapes[at]].pieces))}</tbody>
+<table class="compare-table of-${columns.length}" role="table" style="--columns: ${columns.length}">
+<thead role="rowgroup"><tr role="row"><td></td>${heads.join("")}</tr></thead>
+<tbody class="compare-diagram shape is-current" role="rowgroup">
+${diagram(columns.map((column, at) => column.shapes[shapes[at]].pieces), shortened(columns))}</tbody>
 ${facts(columns)}</table>
 </div>
 `
 }
 
 // Rows by role. A piece of several roles stands in all of their rows, and in those that others have in between.
-function diagram(drawn) {
+function diagram(drawn, labels) {
   const rows = []
   for (const [index, pieces] of drawn.entries()) {
     let at = 0
@@ -157,13 +163,14 @@ function diagram(drawn) {
       if (covered[index] > at) return ""
       const piece = row.pieces[index]
       covered[index] = 1 + (piece ? rows.findLastIndex(other => other.pieces[index] === piece) : at)
-      return `<td rowspan="${covered[index] - at}">${piece ? marked(piece.svg) : ""}</td>`
+      return `<td role="cell" rowspan="${covered[index] - at}" data-of="${escaped(labels[index])}">${piece ? marked(piece.svg) : ""}</td>`
     })
-    return `<tr class="row-${row.role}"><th scope="row">${ROLES[row.role]}</th>${cells.join("")}</tr>\n`
+    return `<tr class="row-${row.role}" role="row"><th scope="row" role="rowheader">${ROLES[row.role]}</th>${cells.join("")}</tr>\n`
   }).join("")
 }
 
 function facts(columns) {
+  const labels = shortened(columns).map(escaped)
   const groups = new Map()
   for (const [index, column] of columns.entries()) {
     for (const group of column.groups) {
@@ -179,11 +186,12 @@ function facts(columns) {
       if ((name === "Quirks" || name === "Values") && !cells.some(cell => cell.has)) continue
       const lacks = new Set(cells.map(cell => cell.has)).size > 1
       const differs = new Set(cells.map(cell => cell.html.replace(/ href="[^"]*"/g, ""))).size > 1
-      const texts = cells.map(cell => `<td${cell.has ? "" : ' class="not"'}>${cell.html}</td>`)
-      made.push([differs, `<tr class="${lacks ? "lacks" : differs ? "differs" : "same"}"><th scope="row">${escaped(key).replaceAll(".", ".<wbr>")}</th>${texts.join("")}</tr>\n`])
+      const texts = cells.map((cell, at) => `<td role="cell" data-of="${labels[at]}"${cell.has ? "" : ' class="not"'}>${cell.html}</td>`)
+      made.push([differs, `<tr class="${lacks ? "lacks" : differs ? "differs" : "same"}" role="row"><th scope="row" role="rowheader">${escaped(key).replaceAll(".", ".<wbr>")}</th>${texts.join("")}</tr>\n`])
     }
-    return `<tbody class="compare-facts"><tr class="group"><th colspan="${columns.length + 1}" scope="rowgroup">${name} `
-      + `<small>${made.filter(([differs]) => differs).length} of ${made.length} differ</small></th></tr>\n`
+    return `<tbody class="compare-facts" role="rowgroup"><tr class="group" role="row"><th colspan="${columns.length + 1}" scope="rowgroup" role="rowheader"><span class="name">${name} `
+      + `<small>${made.filter(([differs]) => differs).length} of ${made.length} differ</small></span>`
+      + `${labels.map(label => `<span class="of" aria-hidden="true">${label}</span>`).join("")}</th></tr>\n`
       + `${made.map(([, row]) => row).join("")}</tbody>\n`
   }).join("")
 }
