@@ -49,14 +49,31 @@ def hooks(
     """
     handles: list[Any] = []
     try:
-        for module, change in entering:
-            handles.append(module.register_forward_pre_hook(_entering(change, alike), with_kwargs=True))
-        for module, change in leaving:
-            handles.append(module.register_forward_hook(_leaving(change)))
+        for module, changes in _by_module(entering):
+            handles.append(module.register_forward_pre_hook(_entering(_one_by_one(changes), alike), with_kwargs=True))
+        for module, changes in _by_module(leaving):
+            handles.append(module.register_forward_hook(_leaving(_one_by_one(changes))))
         yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _by_module(pairs: Iterable[tuple[torch.nn.Module, Change]]) -> Iterable[tuple[torch.nn.Module, list[Change]]]:
+    """Each module once, with its changes in their order: one hook costs less than several."""
+    found: dict[torch.nn.Module, list[Change]] = {}
+    for module, change in pairs:
+        found.setdefault(module, []).append(change)
+    return found.items()
+
+
+def _one_by_one(changes: list[Change]) -> Change:
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        for each in changes:
+            tensor = each(tensor)
+        return tensor
+
+    return changes[0] if len(changes) == 1 else change
 
 
 def _entering(change: Change, alike: bool) -> Callable[..., Any]:
@@ -129,18 +146,27 @@ class Rows:
         size = tensor.shape[axis] // self._size
         return tensor.narrow(axis, place * size, count * size)
 
+    def _one_each(self, tensor: torch.Tensor) -> bool:
+        """Whether the first axis has one entry a row."""
+        return tensor.shape[0] == self._size and self.axis(tensor) == 0
+
     def only(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy of a tensor without the rows of the batch that are none of these."""
         if self.total == self._size:
             return tensor.clone()
+        if self._one_each(tensor):
+            return torch.cat((tensor[:1], tensor[self.first : self.first + self.total - 1]))
         parts = self._parts(tensor, 0, 1), self._parts(tensor, self.first, self.total - 1)
         return torch.cat(parts, self.axis(tensor))
 
     def align(self, tensor: torch.Tensor) -> torch.Tensor:
         """Every row set to row 0, so that what differs between rows afterwards was changed after this point."""
+        changed = tensor.clone()
+        if self._one_each(tensor):
+            changed[self.first : self.first + self.total - 1] = tensor[0]
+            return changed
         repeats = [1] * tensor.ndim
         repeats[self.axis(tensor)] = self.total - 1
-        changed = tensor.clone()
         self._parts(changed, self.first, self.total - 1).copy_(self.part(tensor, 0).repeat(*repeats))
         return changed
 
@@ -157,9 +183,10 @@ class Rows:
             if not tensor.is_floating_point():
                 return tensor
             changed = tensor.clone()
+            plain = tensor.ndim > 2 and self._one_each(tensor)
             for row, how in each.items():
-                target = self.part(changed, row)
-                only = target.shape[0] == 1 and tensor.ndim > 2
+                target = changed[row and row + self.first - 1] if plain else self.part(changed, row)
+                only = not plain and target.shape[0] == 1 and tensor.ndim > 2
                 target.copy_(how(target[0])[None] if only else how(target))
             return changed
 
@@ -176,5 +203,7 @@ class Rows:
 
     def by_row(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy of these rows of a tensor in float32, ``[rows, seq, width]`` for a stream."""
-        by_row = self.only(tensor.detach()).float().movedim(self.axis(tensor), 0)
-        return by_row.reshape(self.total, -1, tensor.shape[-1])
+        kept = self.only(tensor.detach()).float()
+        if tensor.ndim == 3 and self._one_each(tensor):
+            return kept
+        return kept.movedim(self.axis(tensor), 0).reshape(self.total, -1, tensor.shape[-1])
