@@ -141,12 +141,12 @@ def test_experts_are_found_where_positions_are_mixed_behind_them() -> None:
     assert all(weight.counts == {"expert_outputs": 8} for weight in stacked)
 
 
-def test_one_place_that_every_token_reaches_is_no_expert() -> None:
+def test_an_axis_of_one_place_holds_no_experts() -> None:
     mask = torch.ones(4, 1, 3, dtype=torch.bool)
     assert _fit([(mask, [0, 2]), (mask, [0, 1])], (4, 1, 3), 8) is None
-    apart = torch.zeros(8, 4, 3, dtype=torch.bool)
-    apart[[0, 2]] = True
-    assert _fit([(apart, [0, 2])], (8, 4, 3), 8) == (0, 1)
+    one = torch.zeros(8, 4, 3, dtype=torch.bool)
+    one[2] = True
+    assert _fit([(one, [2]), (one, [2])], (8, 4, 3), 8) == (0, 1)  # every token went to the same expert
 
 
 def test_layouts_that_are_no_groups_are_none() -> None:

@@ -139,7 +139,7 @@ def _fit(touched: Touched, shape: tuple[int, ...], count: int) -> tuple[int, int
     """The axis on which every token reaches its experts alone, and each one's width on it; None where none fits.
 
     A matrix with a place an expert is the router's; experts that lie side by side in a matrix take several each. Some
-    of those scored may have no weights, or none that matter; but one place alone tells nothing.
+    of those scored may have no weights, or none that matter; but an axis of one place tells nothing.
 
     Args:
         count: how many experts were scored.
@@ -152,7 +152,7 @@ def _fit(touched: Touched, shape: tuple[int, ...], count: int) -> tuple[int, int
             live = {place // width for reached in places for place in reached}
             own = [[expert for expert in taken if expert in live] for _, taken in touched]
             parts = [[expert * width + k for expert in taken for k in range(width)] for taken in own]
-            if len(live) > 1 and places == parts:
+            if live and length > 1 and places == parts:
                 fits.append((axis, width))
     return fits[0] if len(fits) == 1 else None
 
