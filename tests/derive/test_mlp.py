@@ -1,10 +1,11 @@
-"""The values inside an MLP that gates its contribution after the down projection, against plain hooks."""
+"""The values inside MLPs that are built unlike others, against plain hooks, and the equations told of them."""
 
 from __future__ import annotations
 
 import torch
 
-from probe.measure.run import prepare
+from probe.measure.collect import all_identities
+from probe.measure.run import measure, prepare
 from probe.measure.trace import Key, read_all
 from tests.derive.summaries import standardized
 
@@ -27,3 +28,25 @@ def test_a_layer_that_makes_a_gate_is_no_down_projection() -> None:
     for name in ("mlp_activation", "mlp_neurons"):
         assert torch.equal(values[Key("model.layers[i].mlp", 1, name)], given)
     assert model.layers[1].mlp.intermediate_size == given.shape[-1] == 4 * 96
+
+
+def _equations(family: str) -> dict[str, str]:
+    """The equations that hold about MLPs' interiors, by name."""
+    text, _ = all_identities(measure(standardized(family, "tiny")))
+    inner = ("activation", "neurons", "down projection")
+    return {found.name: found.expression for found in text if found.holds and found.name.startswith(inner)}
+
+
+def test_layers_in_a_part_of_the_mlp_are_told_by_their_path() -> None:
+    assert _equations("cpmant") == {
+        "activation": "act_fn(w_in.w_0(mlp_input)) == mlp_activation",
+        "neurons": "mlp_activation * w_in.w_1(mlp_input) == mlp_neurons",
+        "down projection": "down_proj(mlp_neurons) == mlp_output",
+    }
+
+
+def test_nothing_is_told_of_an_mlp_by_the_input_of_another() -> None:
+    """LongCat's second MLP of a block reads a later point of the stream than `mlp_input`."""
+    text, _ = all_identities(measure(standardized("longcat_flash", "tiny")))
+    about = {found.name for found in text if found.name.endswith("in mlps.1")}
+    assert about == {"down projection in mlps.1"}

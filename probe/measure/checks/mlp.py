@@ -9,7 +9,7 @@ import torch
 
 from ..identities import Block, Check, Form
 from ..run import Stack
-from .parts import called, hosts, inner_norms, known_numbers, linear_outputs, named, term, through
+from .parts import called, first, hosts, inner_norms, known_numbers, linear_outputs, named, term, through
 
 SHARED = ".shared_experts"
 
@@ -24,8 +24,13 @@ def checks(stack: Stack) -> Iterator[Check]:
         yield Check(named("shared expert", host), forms=partial(_shared_expert, host=host))
 
 
-def _entering(block: Block) -> torch.Tensor | None:
-    """What the MLP takes; the normed stream where it is no module of its own."""
+def _entering(block: Block, host: str) -> torch.Tensor | None:
+    """What the MLP takes; the normed stream where it is no module of its own. None where it is not the block's first
+    and reads another point of the stream, which no value holds.
+    """
+    own, leading = term(block, host.removesuffix(SHARED), "mlp", "moe"), first(block, "mlp", "moe")
+    if own is not None and leading is not None and own.pre_norm != leading.pre_norm:
+        return None
     for name in ("mlp_input", "mlp_norm_output", "layer_mid"):
         given = block.value("", name)
         if given is not None:
@@ -34,8 +39,15 @@ def _entering(block: Block) -> torch.Tensor | None:
 
 
 def _sources(block: Block, host: str, entering: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """What the MLP's linear layers give; those of the block where the MLP is no module of its own."""
-    yield from linear_outputs(block, host if block.envoy(host) is not None else "", entering)
+    """What the MLP's linear layers give, and those of its own parts; those of the block where the MLP is no module of
+    its own.
+    """
+    envoy = block.envoy(host)
+    yield from linear_outputs(block, host if envoy is not None else "", entering)
+    for part, child in envoy._named_children() if envoy is not None else ():
+        if any(True for _ in child._module.children()):
+            for name, given in linear_outputs(block, f"{host}.{part}", entering):
+                yield f"{part}.{name}", given
     if not _has_children(block, host):
         yield from linear_outputs(block, "", entering)
 
@@ -46,7 +58,7 @@ def _has_children(block: Block, host: str) -> bool:
 
 
 def _activation(block: Block, host: str) -> Iterator[Form]:
-    activation, entering = block.value(host, "mlp_activation"), _entering(block)
+    activation, entering = block.value(host, "mlp_activation"), _entering(block, host)
     function = block.part(f"{host}.act_fn") or block.part("act_fn") or block.part("activation_fn")
     if activation is None or entering is None or function is None:
         return
@@ -73,11 +85,11 @@ def _neurons(block: Block, host: str) -> Iterator[Form]:
     activation, neurons, entering = (
         block.value(host, "mlp_activation"),
         block.value(host, "mlp_neurons"),
-        _entering(block),
+        _entering(block, host),
     )
-    if activation is None or neurons is None:
+    if activation is None or neurons is None or entering is None:
         return
-    gates = [] if entering is None else list(_sources(block, host, entering))
+    gates = list(_sources(block, host, entering))
     up = [item for item in gates if item[0] == "up_proj"]
     for name, given in [*up, *[item for item in gates if item[0] != "up_proj"]]:
         if given.numel() == neurons.numel():
