@@ -83,6 +83,7 @@ class Draft:
         root: values of the whole model that are elsewhere than usual.
         readout: paths of the modules that the last block's output passes through, the head last; none where other
             arithmetic stands between them.
+        leaving: what the first of them takes is times the last block's output.
         entering: what the head's input is times the output of the module before it.
         scale, cap: what the model does to the head's output: ``scale * x``, or ``cap * tanh(x / cap)``.
     """
@@ -92,6 +93,7 @@ class Draft:
     blocks: list[BlockDraft]
     root: Values = field(default_factory=dict)
     readout: tuple[str, ...] = ()
+    leaving: float = 1.0
     entering: float = 1.0
     scale: float = 1.0
     cap: float | None = None

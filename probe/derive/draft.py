@@ -52,7 +52,7 @@ def draft(model: torch.nn.Module, inputs: dict[str, Any]) -> Draft:
     recording.repeats = 1
     ends = tree.ends(model, recording, container, f"{container}.{len(stack) - 1}")
     names = {container: "layers", **ends.rename}
-    return Draft(container, names, found, ends.root, ends.readout, ends.entering, scale, cap)
+    return Draft(container, names, found, ends.root, ends.readout, ends.leaving, ends.entering, scale, cap)
 
 
 def _mark_eager(model: Any, rows: dict[str, Any], container: str, blocks: list[BlockDraft]) -> None:

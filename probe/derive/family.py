@@ -65,7 +65,7 @@ def default_family(name: str, title: str, checkpoints: tuple[str, ...], model: t
         RENAME=rename(model, draft),
         ENVOYS=envoys(model, draft),
         ROOT={name: declared.value() for name, declared in draft.root.items()},
-        READOUT=Readout(draft.readout, draft.entering, draft.scale, draft.cap),
+        READOUT=Readout(draft.readout, draft.leaving, draft.entering, draft.scale, draft.cap),
         draft=draft,
     )
 

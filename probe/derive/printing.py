@@ -136,13 +136,14 @@ def _readout(twins: Sequence[Twin]) -> Iterator[str]:
     """What stands from the last block to the logits, where that is not norm, head, and the softcap of the config."""
     paths = [_standard(twin, twin.family.READOUT.modules) for twin in twins]
     shown = {
+        "leaving": _number([(twin, twin.family.READOUT.leaving) for twin in twins], 1.0),
         "entering": _number([(twin, twin.family.READOUT.entering) for twin in twins], 1.0),
         "scale": _number([(twin, twin.family.READOUT.scale) for twin in twins], 1.0),
         "cap": _number([(twin, twin.family.READOUT.cap) for twin in twins], None),
     }
     usual = Readout().modules
     softcap = "lambda config: config.final_logit_softcapping"
-    if all(path == usual for path in paths) and not any(shown[key] for key in ("entering", "scale")):
+    if all(path == usual for path in paths) and not any(shown[key] for key in ("leaving", "entering", "scale")):
         if shown["cap"] in (None, softcap):
             return
     yield ""

@@ -41,12 +41,14 @@ class Ends:
         rename: native paths and standard names of the embedding, the final norm and the head.
         root: values of the whole model that are elsewhere than under these names.
         readout: paths of the modules that the last block's output passes through, the head last.
+        leaving: what the first of them takes is times the last block's output.
         entering: what the head's input is times the output of the module before it.
     """
 
     rename: dict[str, str]
     root: Values
     readout: tuple[str, ...] = ()
+    leaving: float = 1.0
     entering: float = 1.0
 
 
@@ -59,9 +61,9 @@ def ends(model: torch.nn.Module, recording: Recording, container: str, last: str
     """
     native: Any = model
     head = path_of(model, native.get_output_embeddings())
-    readout, factor = _readout(model, recording, container, last, head)
+    readout, leaving, factor = _readout(model, recording, container, last, head)
     norm = next((path for path in readout if _is_norm(model, recording, path)), None)
-    found = Ends({}, {}, readout, factor)
+    found = Ends({}, {}, readout, leaving, factor)
     _end(model, found, path_of(model, native.get_input_embeddings()), "embed_tokens", "token_embeddings")
     _end(model, found, head, "lm_head", "lm_head_output")
     if norm is not None:
@@ -98,25 +100,40 @@ def _is_norm(model: torch.nn.Module, recording: Recording, path: str) -> bool:
 
 def _readout(
     model: torch.nn.Module, recording: Recording, container: str, last: str, head: str | None
-) -> tuple[tuple[str, ...], float]:
-    """The modules from the last block to the head, each fed with what the one before gave, and the last factor."""
+) -> tuple[tuple[str, ...], float, float]:
+    """The modules from the last block to the head, each fed with what the one before gave, and the first and the last
+    factor.
+    """
     gave = [s for s in recording.sites if s.place == (last, (), "output") and s.index in ((), (0,))]
     final = max(gave, key=lambda s: s.order, default=None)
     taken = entering(recording, head) if head else None
     if final is None or taken is None or head is None:
-        return (), 1.0
+        return (), 1.0, 1.0
     outside = [s for s in recording.sites if not s.steps and not s.module.startswith(container) and s.module != head]
-    order, tensor = final.order, final.tensor
+    order, tensor, leaving = final.order, final.tensor, 1.0
     path: list[str] = []
     while True:
         factor = _factor(tensor, taken.tensor)
         if factor is not None:
-            return (*path, head), factor
+            return (*path, head), leaving, factor
         step = _next(outside, order, tensor)
+        if step is None and not path:
+            leaving, tensor = _multiple(outside, order, tensor)
+            step = _next(outside, order, tensor)
         if step is None:
-            return (), 1.0
+            return (), 1.0, 1.0
         path.append(step.module)
         order, tensor = step.order, step.tensor
+
+
+def _multiple(sites: list[Site], order: int, tensor: torch.Tensor) -> tuple[float, torch.Tensor]:
+    """The multiple of the tensor that the first module to take one takes, and what it is times; itself without one."""
+    later = [s for s in sites if s.order > order and s.side == "inputs" and s.tensor.is_floating_point()]
+    for site in sorted(later, key=lambda s: s.order):
+        factor = _factor(tensor, site.tensor)
+        if factor:
+            return factor, site.tensor
+    return 1.0, tensor
 
 
 def _next(sites: list[Site], order: int, tensor: torch.Tensor) -> Site | None:

@@ -18,11 +18,13 @@ class Readout:
 
     Attributes:
         modules: native paths or standard names, the head last; none where other arithmetic stands between them.
+        leaving: what the first of them takes is times the last block's output.
         entering: what the head's input is times the output of the module before it.
         scale, cap: what the model does to the head's output: ``scale * x``, then ``cap * tanh(x / cap)``.
     """
 
     modules: tuple[str, ...] = ("norm", "lm_head")
+    leaving: Number = 1.0
     entering: Number = 1.0
     scale: Number = 1.0
     cap: Number | None = None

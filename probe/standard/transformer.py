@@ -260,6 +260,7 @@ class StandardizedTransformer(TransformersModel, Host):
             ``[…, vocab_size]``.
         """
         *before, head = self._readout_modules()
+        hidden = hidden * number(self.readout.leaving, self.text_config)
         for module in before:
             hidden = module(hidden)
         return self.after_head(head(hidden * number(self.readout.entering, self.text_config)))
@@ -278,6 +279,8 @@ class StandardizedTransformer(TransformersModel, Host):
             ``[…, vocab_size]``.
         """
         *before, head = self._readout_modules()
+        leaving = number(self.readout.leaving, self.text_config)
+        parts, stream = parts * leaving, stream * leaving
         for module in before:
             parts, stream = linear_part(module, stream)(parts), module(stream)
         entering = number(self.readout.entering, self.text_config)

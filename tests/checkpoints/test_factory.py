@@ -52,6 +52,9 @@ COMPUTED = {
 TERNARY = {"bitnet/tiny": re.compile("_proj.weight$")}
 """Weights that a published checkpoint stores as -1, 0 and 1."""
 
+CHANGED = {"rwkv/tiny": "the first forward divides the weights that write to the halved stream"}
+"""Twins whose weights a forward changes, and why: they are pinned as they are built."""
+
 WINDOWS = re.compile(r"(?<!max_)(window(_size|_len)?|chunk_size|index_topk|block_size)$")
 
 
@@ -120,7 +123,9 @@ def test_lock_holds_the_twins_and_no_others() -> None:
 
 @each_twin
 def test_is_the_pinned_one(model_type: str, name: str) -> None:
-    assert pins.verified_digest(model_type, name, ran(model_type, name).module)
+    fresh = f"{model_type}/{name}" in CHANGED
+    module = factory.build_default(model_type, name) if fresh else ran(model_type, name).module
+    assert pins.verified_digest(model_type, name, module)
 
 
 def test_another_digest_is_refused() -> None:

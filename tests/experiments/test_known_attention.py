@@ -189,7 +189,7 @@ def test_a_state_whose_width_is_the_number_of_positions_is_no_entry_a_position()
 
 def test_a_cache_that_is_one_state_is_told_of_no_block() -> None:
     (state,) = (fact for fact in cache_facts(run_of("rwkv")) if fact.name == "cache_state_bytes")
-    assert state.statement == "The cache holds one state of 5,760 bytes for all blocks, whatever the length."
+    assert state.statement == "The cache holds one state of 7,680 bytes for all blocks, whatever the length."
 
 
 def test_the_scale_of_scores_is_told_of_the_blocks_that_attend() -> None:

@@ -284,8 +284,8 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
             "index_head_dim": 24,
             "layer_types": [FULL, FULL, "minimax_m3_sparse", "minimax_m3_sparse"],
             "mlp_layer_types": [DENSE, DENSE, SPARSE, SPARSE],
-            "rope_parameters.partial_rotary_factor": 1 / 3,
-            "rotary_dim": 8,
+            "rope_parameters.partial_rotary_factor": 1 / 2,
+            "rotary_dim": 12,
         },
         "the class default has neither sparse attention nor dense blocks, which the class exists for, and its rotary "
         "does not read the part of the head that its `rotary_dim` says turns",
@@ -351,6 +351,10 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         "it shares among three position streams by default are a quarter of its head's, as Qwen3.5's are",
     ),
     "recurrent_gemma": ({"num_hidden_layers": 6}, "its pattern has three blocks, one of which attends"),
+    "rwkv": (
+        {"num_hidden_layers": 4, "rescale_every": 2},
+        "the published checkpoints have several times the blocks after which the stream is halved",
+    ),
     "sarvam_mla": (
         {
             "rope_parameters": {

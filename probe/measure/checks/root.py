@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
+from ...standard.readout import number
 from ..identities import Check, Form, Pair
 from ..norms import is_norm
 from ..run import Run
@@ -145,6 +146,10 @@ def _final_norm(run: Run) -> Iterator[Form]:
     if norm is not None and last.shape == read.shape:
         normed = call_module(run, norm._module, last)
         yield Form("norm(layers[-1].layer_output) == final_norm_output", (normed, read))
+        leaving = number(run.model.readout.leaving, run.model.text_config)
+        if leaving != 1.0:
+            scaled = call_module(run, norm._module, leaving * last)
+            yield Form(f"norm({leaving:g} * layers[-1].layer_output) == final_norm_output", (scaled, read))
         factor = float((normed * read).sum() / normed.square().sum())
         yield Form("c * norm(layers[-1].layer_output) == final_norm_output", (factor * normed, read))
         return
