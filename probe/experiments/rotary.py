@@ -74,6 +74,7 @@ def _share(run: Run, found: list[bool | None]) -> tuple[Measured, dict[str, str]
         measured["base"] = digits(base)
     names = {
         "share": [*rope_entries(run, first, "partial_rotary_factor"), "partial_rotary_factor"],
+        "turning": ["rotary_dim"],
         "base": rope_entries(run, first, "rope_theta"),
     }
     return measured, explain(run, measured, names)
@@ -136,10 +137,11 @@ def _proportional(measured: Measured, blocks: list[int] | None, total: int) -> s
 
 
 def _leading(measured: Measured, blocks: list[int] | None, total: int) -> str:
-    share = measured.get("share")
+    share, turning = measured.get("share"), measured.get("turning")
+    part = "dimensions" if turning is None else f"{turning} dimensions"
     return (
         f"On {some(blocks or [], total)} only the first "
-        f"{f'{share:.0%}' if isinstance(share, float) else 'dimensions'} of a head turn with the position."
+        f"{f'{share:.0%}' if isinstance(share, float) else part} of a head turn with the position."
     )
 
 

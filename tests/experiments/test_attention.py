@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from transformers.models.llama import modeling_llama
 
+from probe.experiments import QUIRKS
+
 Decide = Callable[..., Any]
 RunOf = Callable[..., Any]
 
@@ -210,6 +212,16 @@ def test_partial_rotary(run_of: RunOf, decide: Decide) -> None:
     assert found.blocks == [0, 1, 2, 4, 5, 6] and found.measured["share"] == 0.5
     assert decide("proportional-rotary", run).verdict == "no"
     assert decide("partial-rotary", run_of("llama4_text")).verdict == "no"
+
+
+def test_a_part_that_the_config_counts_in_dimensions(run_of: RunOf, decide: Decide) -> None:
+    """GPT-J's config says how many dimensions turn, which a published checkpoint's page then says too."""
+    found = decide("partial-rotary", run_of("gptj"))
+    assert (found.measured["turning"], found.explained) == (4, {"turning": "rotary_dim"})
+    (quirk,) = (quirk for quirk in QUIRKS if quirk.slug == "partial-rotary")
+    assert quirk.say({"turning": 64}, [0, 1], 2) == (
+        "On every block only the first 64 dimensions of a head turn with the position."
+    )
 
 
 def test_partial_rotary_that_the_config_names_and_the_class_ignores(run_of: RunOf, decide: Decide) -> None:
