@@ -22,8 +22,22 @@ def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
     return factor, float((right - factor * left).abs().max() / right.abs().max().clamp_min(1e-30))
 
 
-MULTIPLIERS = ("embedding_multiplier", "scale_emb", "mup_embedding_multiplier")
+MULTIPLIERS = ("embedding_multiplier", "scale_emb", "mup_embedding_multiplier", "embedding_scale")
 """Config entries that hold what embeddings are multiplied with."""
+
+CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+LOGIT_FACTORS = ("logit_scale", "logits_scaling", "lm_head_multiplier")
+LOGIT_DIVISORS = ("logits_scaling",)
+"""Config entries that hold the logits' cap, what they are multiplied with, and what they are divided by."""
+
+
+def _rooted(run: Run, measured: Measured, factor: float, width: int) -> dict[str, str]:
+    """What explains a factor, or its square, which is added where it is the stream's width, to within what half
+    precision rounds.
+    """
+    if abs(factor * factor / width - 1) < 1e-2:
+        measured["factor_squared"] = digits(factor * factor)
+    return explain(run, measured, {"factor_squared": ["hidden_size"], "factor": MULTIPLIERS})
 
 
 def scaled_embeddings(run: Run) -> Verdict:
@@ -39,11 +53,7 @@ def scaled_embeddings(run: Run) -> Verdict:
     measured: Measured = {"factor": digits(factor)}
     if abs(factor - 1) < tolerance(run):
         return Verdict("no", measured={"factor": 1.0})
-    width = seen.embedded.shape[-1]
-    if abs(factor * factor / width - 1) < 1e-2:
-        measured["factor_squared"] = digits(factor * factor)
-    names = {"factor_squared": ["hidden_size"], "factor": MULTIPLIERS}
-    return Verdict("yes", measured=measured, explained=explain(run, measured, names))
+    return Verdict("yes", measured=measured, explained=_rooted(run, measured, factor, seen.embedded.shape[-1]))
 
 
 def embedding_multiplier(run: Run) -> Verdict:
@@ -58,10 +68,8 @@ def embedding_multiplier(run: Run) -> Verdict:
     if left > tolerance(run):
         return Verdict("no", measured={"error_of_a_factor": digits(left, 2)})
     measured: Measured = {"factor": digits(factor)}
-    names = {"factor": MULTIPLIERS}
-    return Verdict(
-        "yes" if abs(factor - 1) > tolerance(run) else "no", measured=measured, explained=explain(run, measured, names)
-    )
+    explained = _rooted(run, measured, factor, seen.embedded.shape[-1])
+    return Verdict("yes" if abs(factor - 1) > tolerance(run) else "no", measured=measured, explained=explained)
 
 
 def normed_embeddings(run: Run) -> Verdict:
@@ -93,21 +101,26 @@ def softcapped_logits(run: Run) -> Verdict:
             why=f"The logits are no multiple of the head's output, and no cap fits them (factor {digits(factor)}).",
         )
     measured |= {"cap": digits(cap), "left": small(run, left)}
-    return Verdict("yes", measured=measured, explained=explain(run, measured, {"cap": ["final_logit_softcapping"]}))
+    return Verdict("yes", measured=measured, explained=explain(run, measured, {"cap": CAPS}))
 
 
 def scaled_logits(run: Run) -> Verdict:
-    """Fits the logits against a multiple of the head's output."""
+    """Fits the logits against a multiple of the head's output. What they are divided by is told where the config holds
+    that and not the factor.
+    """
     head, logits = run.root("lm_head_output"), run.root("logits")
     factor, left = _fit(head, logits)
     if left > tolerance(run):
         return Verdict("no", measured={"error_of_a_straight_line": small(run, left)})
     measured: Measured = {"factor": digits(factor)}
-    return Verdict(
-        "yes" if abs(factor - 1) > tolerance(run) else "no",
-        measured=measured,
-        explained=explain(run, measured, {"factor": ["logit_scale"]}),
-    )
+    if abs(factor - 1) <= tolerance(run):
+        return Verdict("no", measured=measured)
+    explained = explain(run, measured, {"factor": LOGIT_FACTORS})
+    if not explained:
+        divisor: Measured = {"divisor": digits(1 / factor)}
+        explained = explain(run, divisor, {"divisor": LOGIT_DIVISORS})
+        measured |= divisor if explained else {}
+    return Verdict("yes", measured=measured, explained=explained)
 
 
 def per_layer_embeddings(run: Run) -> Verdict:
@@ -159,8 +172,16 @@ def _branch_width(run: Run, index: int) -> int | None:
     return None if projection is None else int(projection._module.weight.shape[1])
 
 
-def _times(measured: Measured, name: str) -> str:
-    return phrase(measured, name, " by {:g}")
+def _times(measured: Measured) -> str:
+    if "factor_squared" in measured:
+        return f" by √{measured['factor_squared']:.0f}, the root of the hidden size,"
+    return phrase(measured, "factor", " by {:g}")
+
+
+def _of_logits(measured: Measured) -> str:
+    if "divisor" in measured:
+        return f"The model divides the head's output by {measured['divisor']:g} to give its logits."
+    return f"The model multiplies the head's output{_times(measured)} to give its logits."
 
 
 QUIRKS = (
@@ -169,19 +190,14 @@ QUIRKS = (
         "Scaled embeddings",
         "text",
         scaled_embeddings,
-        lambda m, b, n: (
-            f"The embedding module multiplies the table's rows by √{m['factor_squared']:.0f}, the root of the "
-            "hidden size, before it returns them."
-            if "factor_squared" in m
-            else f"The embedding module multiplies the table's rows{_times(m, 'factor')} before it returns them."
-        ),
+        lambda m, b, n: f"The embedding module multiplies the table's rows{_times(m)} before it returns them.",
     ),
     Quirk(
         "embedding-multiplier",
         "Embedding multiplier",
         "text",
         embedding_multiplier,
-        lambda m, b, n: f"The model multiplies the embedding's output{_times(m, 'factor')} before block 0.",
+        lambda m, b, n: f"The model multiplies the embedding's output{_times(m)} before block 0.",
     ),
     Quirk(
         "normed-embeddings",
@@ -209,7 +225,7 @@ QUIRKS = (
         "Scaled logits",
         "text",
         scaled_logits,
-        lambda m, b, n: f"The model multiplies the head's output{_times(m, 'factor')} to give its logits.",
+        lambda m, b, n: _of_logits(m),
     ),
     Quirk(
         "per-layer-embeddings",

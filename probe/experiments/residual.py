@@ -14,7 +14,7 @@ from ..measure.nodes import every as every_node
 from ..measure.rounding import digits
 from ..measure.run import Run
 from ..measure.sums import factors as every_factor
-from .answers import per_block, tolerance
+from .answers import explain, per_block, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .entrance import STREAM_SCALE, Entrance, entrance
 from .extra import once
@@ -64,7 +64,9 @@ def scaled_residual_adds(run: Run) -> Verdict:
         on_terms = {factor.name for anatomy in run.text.anatomy for term in anatomy.terms for factor in term.factors}
         whole = any(factor.name in names for anatomy in run.text.anatomy for factor in anatomy.factors)
         measured["on"] = "sum" if whole else "contribution" if on_terms >= set(names) else "part"
-    return per_block([bool(factors) for factors in acting], measured)
+    sizes = ("smallest", "largest") if len(names) == 1 and measured["smallest"] == measured["largest"] else ()
+    explained = explain(run, measured, dict.fromkeys(sizes, names))
+    return per_block([bool(factors) for factors in acting], measured, explained)
 
 
 def _acting(run: Run, index: int) -> dict[str, list[float]]:

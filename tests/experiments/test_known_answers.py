@@ -144,6 +144,31 @@ def test_experts_are_those_that_a_token_can_be_sent_to(family: str, name: str, m
     assert {len(series.numbers) for series in drawn.series} == {measured["experts"]}
 
 
+@pytest.mark.parametrize(
+    ("family", "slug", "explained", "said"),
+    [
+        ("ctrl", "embedding-multiplier", {"factor_squared": "hidden_size"}, "by √96, the root of the hidden size,"),
+        ("falcon_h1", "scaled-logits", {"factor": "lm_head_multiplier"}, "multiplies the head's output by 0.8"),
+        ("granite", "scaled-logits", {"divisor": "logits_scaling"}, "divides the head's output by 16"),
+        ("hyperclovax", "scaled-logits", {"factor": "logits_scaling"}, "multiplies the head's output by 1.6"),
+        (
+            "granite",
+            "scaled-residual-adds",
+            dict.fromkeys(("smallest", "largest"), "residual_multiplier"),
+            "`residual_multiplier` multiplies what is added, by 0.22",
+        ),
+        ("doge", "scaled-residual-adds", {}, "`input_residual` and `post_attention_residual` multiply parts"),
+        ("recurrent_gemma", "softcapped-logits", {"cap": "logits_soft_cap"}, "at ±30"),
+        ("xlstm", "softcapped-logits", {"cap": "output_logit_soft_cap"}, "at ±30"),
+    ],
+)
+def test_a_config_entry_stands_behind_a_factor(family: str, slug: str, explained: dict[str, str], said: str) -> None:
+    quirk = next(quirk for quirk in QUIRKS if quirk.slug == slug and quirk.about == "text")
+    found = verdict(family, slug)
+    assert found.explained == explained
+    assert said in (quirk.record(found, len(run_of(family, "tiny").text)).statement or "")
+
+
 def test_sublayers_that_read_one_point_of_the_stream_stand_beside_each_other() -> None:
     def beside(family: str) -> list[bool]:
         run = run_of(family, "tiny")
