@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..measure.run import Run
+from .answers import explain, phrase
 from .base import Measured, Quirk, Verdict, some
 from .prompts import prompts
 from .traced import judged
@@ -32,7 +33,8 @@ def latent_attention(run: Run) -> Verdict:
         ranks += [rank] if found[index] else []
         wide.append(values.shape[1])
     measured: Measured = {"rank": max(ranks), "width": max(wide)} if ranks else {}
-    return judged(run, found, measured)
+    alike = len(set(ranks)) == 1
+    return judged(run, found, measured, explain(run, measured, {"rank": ["kv_lora_rank"]}) if alike else {})
 
 
 def _distinct(values: torch.Tensor) -> torch.Tensor:
@@ -51,6 +53,11 @@ def _rank(matrix: torch.Tensor) -> int:
     return int((squares > FULL**2 * squares[-1]).sum())
 
 
+def _directions(measured: Measured) -> str:
+    numbers = phrase(measured, "width", "{} numbers of ")
+    return phrase(measured, "rank", f": {numbers}values vary in {{}} directions")
+
+
 QUIRKS = (
     Quirk(
         "latent-attention",
@@ -59,7 +66,7 @@ QUIRKS = (
         latent_attention,
         lambda m, b, n: (
             f"On {some(b or [], n)} keys and values come from one vector a token that is narrower than they are"
-            + (f": {m['width']} numbers of values vary in {m['rank']} directions." if m else ".")
+            f"{_directions(m)}."
         ),
     ),
 )

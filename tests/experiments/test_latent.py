@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from probe.checkpoints import load, targets
-from probe.experiments.latent import latent_attention
+from probe.experiments.latent import QUIRKS, latent_attention
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
 
@@ -30,6 +30,13 @@ def test_values_out_of_a_narrow_vector(family: str, blocks: list[int]) -> None:
     found = latent_attention(_run(family))
     assert (found.verdict, found.blocks) == ("yes", blocks)
     assert found.measured["rank"] == 28
+    assert found.explained == ({} if family == "dots3_note_text" else {"rank": "kv_lora_rank"})
+
+
+def test_a_published_checkpoint_is_told_with_its_own_rank() -> None:
+    (quirk,) = QUIRKS
+    assert quirk.say({"rank": 512}, [0, 1], 2).endswith("narrower than they are: values vary in 512 directions.")
+    assert quirk.say({}, [0, 1], 2).endswith("narrower than they are.")
 
 
 @pytest.mark.parametrize("family", ["bloom", "gpt2", "llama", "olmo", "qwen3_next"])
