@@ -12,6 +12,7 @@ from ..schema import Fact
 from .answers import NO_ATTENTION, tolerance
 from .base import STRICT, in_words, some
 from .cache import cache_facts
+from .expert_weights import expert_facts
 from .extra import attentions, layer_types
 from .generation import generation_facts
 from .half_facts import half_facts
@@ -37,6 +38,7 @@ def facts(run: Run) -> list[Fact]:
         ("recurrence", recurrence_facts),
         ("misread values", misread_facts),
         ("half precision", half_facts),
+        ("expert weights", expert_facts),
     ):
         try:
             found += measure(run)

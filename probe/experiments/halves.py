@@ -93,7 +93,7 @@ def _called(run: Run, module: torch.nn.Module, cast: dict[str, torch.Tensor], us
         first = run.text.envoys[0]._module
         stack.enter_context(removed(first.register_forward_pre_hook(_keeping(entered), with_kwargs=True)))
         if any(term.kind == "moe" for anatomy in run.text.anatomy for term in anatomy.terms):
-            stack.enter_context(_plain_experts(run.model._module))
+            stack.enter_context(plain_experts(run.model._module))
         logits = None
         try:
             logits = getattr(called_with(module, cast, **call), "logits", None)
@@ -139,7 +139,7 @@ def _saved(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 @contextmanager
-def _plain_experts(model: Any) -> Iterator[None]:
+def plain_experts(model: Any) -> Iterator[None]:
     """Runs experts one by one: the grouped kernel refuses a twin's widths in bfloat16."""
     if not hasattr(model, "get_experts_implementation"):
         yield

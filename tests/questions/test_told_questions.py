@@ -90,6 +90,11 @@ def eager_pattern(page: Page) -> bool:
     return batched(page) and page.value("attention_probabilities") is not None
 
 
+def stacked(page: Page) -> bool:
+    """Whether a parameter holds a matrix for each expert."""
+    return any("expert_outputs" in weight.yields and len(weight.shape) == 3 for weight in page.record.weights)
+
+
 TOLD = (
     Told("TransformerLens, captum", "which key head a query head reads", grouped, "know-consequences", order_of_heads),
     Told("OPT ports, llama.cpp (attention factor)", "what queries carry of the scores' factor", carrying("queries"),
@@ -105,6 +110,8 @@ TOLD = (
          r"on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)", "left_padding"),
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
          r"In a padded batch attentions are handed (one|none)", "attention_masks"),
+    Told("gpt-oss ports, vLLM, unsloth", "how stacked experts are stored", stacked, "know-machinery",
+         r"An expert's part of \S+.* is (in|out)put × (in|out)put", "expert_weights"),
     Told("transformers, TransformerLens", "the dtype of logits, and what stays float32", cast, "know-loading",
          r"In a bfloat16 load logits are (bfloat16|float32)[,;]", "half_dtypes"),
 )  # fmt: skip

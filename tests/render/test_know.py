@@ -188,13 +188,21 @@ def test_what_needs_another_load_is_told_with_the_reason() -> None:
     assert "Nothing is withheld" in plain(changed(page, values=values), "know-loading")
 
 
-def test_facts_of_padding_and_of_a_half_precision_load_are_told_where_they_matter() -> None:
-    names = ("half_dtypes", "norm_rounding", "half_embedding_factor", "left_padding", "attention_masks")
+def test_facts_that_no_quirk_tells_are_told_where_they_matter() -> None:
+    names = (
+        "half_dtypes",
+        "norm_rounding",
+        "half_embedding_factor",
+        "left_padding",
+        "attention_masks",
+        "expert_weights",
+    )
     facts = [Fact(name=name, label=name, value=1, statement=f"So it is with {name}.") for name in names]
     page = changed(committed("gemma2", "tiny"), facts=facts)
     assert "So it is with half_dtypes. So it is with norm_rounding." in plain(page, "know-loading")
     assert "So it is with left_padding. So it is with attention_masks." in plain(page, "know-loading")
     assert "So it is with half_embedding_factor." in plain(page, "know-entrance")
+    assert "So it is with expert_weights." in plain(page, "know-machinery")
 
 
 def test_every_quirk_that_holds_is_told_once() -> None:

@@ -99,7 +99,8 @@ def machinery(subject: Subject) -> list[Markup]:
     """Quirks of the block's inside, the mixers, the mixture's equations, and scales of scores out of the ordinary."""
     told = {*ENTRANCE, *ELSEWHERE}
     mine = [slug for slug in subject.quirks if slug not in told]
-    return [*_mixers(subject), *_quirks(subject, mine), *_equations(subject), *scaled_scores(subject)]
+    experts = [*_equations(subject), *_expert_weights(subject)]
+    return [*_mixers(subject), *_quirks(subject, mine), *experts, *scaled_scores(subject)]
 
 
 def _quirks(subject: Subject, slugs: Sequence[str]) -> list[Markup]:
@@ -176,6 +177,11 @@ def _images(subject: Subject) -> list[Markup]:
             )
         )
     return said
+
+
+def _expert_weights(subject: Subject) -> list[Markup]:
+    """How stacked experts are stored, for each kind of mixture."""
+    return [prose(fact.statement) for fact in subject.facts if fact.name.startswith("expert_weights")]
 
 
 def _facts(subject: Subject, *names: str) -> list[Markup]:
