@@ -21,9 +21,14 @@ def _sizes(model: StandardizedTransformer, block: int) -> dict[str, int]:
     are no attention's, whatever the block calls it."""
     envoy = model.layers[block]
     found: dict[str, int] = {}
+    label = "model.layers[i]."
+    attending = [
+        path.removeprefix(label)
+        for path, index, host in model.hosts()
+        if index == block and host.role == "attention" and path.startswith(label)
+    ]
     for host, names in (
-        ("self_attn", SIZES),
-        ("self_attn.0", SIZES),
+        *((path, SIZES) for path in dict.fromkeys(("self_attn", "self_attn.0", *attending))),
         ("mlp", ("intermediate_size",)),
         ("mlp.shared_experts", ("intermediate_size",)),
     ):
