@@ -57,7 +57,7 @@ KNOWN = {
     ("gptj", "tiny"): "interleaved-rotary layernorm partial-rotary",
     ("granite_swa", "tiny"): "sink-scaled-heads sliding-window",
     ("granite_swa", "tiny-nope"): "nope-blocks sink-scaled-heads sliding-window",
-    ("hunyuan_v1_dense", "tiny"): "",
+    ("hunyuan_v1_dense", "tiny"): "rescaled-rotary",
     ("inkling2_text", "tiny"): "attention-sink attention-temperature content-bias output-gate sliding-window",
     ("jamba", "tiny"): "nope-blocks",
     ("kimi_k2", "tiny"): "cached-otherwise rescaled-rotary",
@@ -75,7 +75,7 @@ KNOWN = {
     ("olmo_hybrid", "tiny"): "nope-blocks",
     ("openai-gpt", "tiny"): "layernorm no-cache position-embeddings",
     ("opt", "tiny-post-norm"): "layernorm position-embeddings",
-    ("phi4_multimodal", "tiny"): "partial-rotary",
+    ("phi4_multimodal", "tiny"): "partial-rotary sliding-window",
     ("qwen2_vl_text", "tiny"): "multimodal-rotary",
     ("qwen3_5_text", "tiny"): "gain-norm multimodal-rotary partial-rotary",
     ("qwen4_exp_text", "tiny"): "gain-norm multimodal-rotary partial-rotary sparse-attention",
@@ -86,6 +86,8 @@ KNOWN = {
     ("xlstm", "tiny"): "",
     ("zamba", "tiny"): "nope-blocks",
     ("zamba2", "tiny"): "",
+    ("zamba2", "tiny-adapters"): "",
+    ("zamba2", "tiny-no-rotary"): "nope-blocks",
     ("zaya", "tiny-sliding"): "partial-rotary rotary-bases sliding-window",
 }
 
@@ -190,6 +192,13 @@ def test_a_state_whose_width_is_the_number_of_positions_is_no_entry_a_position()
 def test_a_cache_that_is_one_state_is_told_of_no_block() -> None:
     (state,) = (fact for fact in cache_facts(run_of("rwkv")) if fact.name == "cache_state_bytes")
     assert state.statement == "The cache holds one state of 7,680 bytes for all blocks, whatever the length."
+
+
+def test_an_attention_on_the_way_to_another_sublayer_has_heads_when_only_built() -> None:
+    (grouped,) = (quirk for quirk in QUIRKS if quirk.slug == "grouped-query")
+    assert grouped.built is not None
+    found = grouped.built(run_of("zamba2").model)
+    assert (found.verdict, found.measured) == ("no", {"num_heads": 6, "num_kv_heads": 6})
 
 
 def test_the_scale_of_scores_is_told_of_the_blocks_that_attend() -> None:

@@ -10,6 +10,8 @@ FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention
 DENSE, SPARSE = "dense", "sparse"
 GROUPED = {"num_key_value_heads": 2}
 GROUPED_WHY = "the class default has as many KV heads as heads, its published checkpoints have fewer"
+STRETCHED = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 1.0, "alpha": 1000.0}
+"""Hunyuan's rotary, whose base a fixed number stretches."""
 
 
 def _bitnet(mode: str) -> dict[str, str]:
@@ -206,10 +208,14 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         {"num_hidden_layers": 2},
         "it counts the blocks of a stack, and each stack is run several times",
     ),
-    "hunyuan_v1_dense": ({**GROUPED, "head_dim": 16}, "the class default has no head width"),
+    "hunyuan_v1_dense": (
+        {**GROUPED, "head_dim": 16, "rope_parameters": STRETCHED},
+        "the class default has no head width, and a rotary base that is not stretched as the checkpoints' is",
+    ),
     "hunyuan_v1_moe": (
-        {**GROUPED, "head_dim": 16, "num_experts": 8, "moe_topk": 3},
-        "the class default has no head width and one expert",
+        {**GROUPED, "head_dim": 16, "num_experts": 8, "moe_topk": 3, "rope_parameters": STRETCHED},
+        "the class default has no head width, one expert, and a rotary base that is not stretched as the checkpoints' "
+        "is",
     ),
     "hyperclovax": (GROUPED, GROUPED_WHY),
     "inkling2_loop_text": (
@@ -316,12 +322,13 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
     "phi4_multimodal": (
         {
             "rope_parameters.partial_rotary_factor": 0.75,
+            "sliding_window": 8,
             "audio_config.ext_pw_out_channel": 96,
             "audio_config.depthwise_separable_out_channel": 96,
             "audio_config.nemo_conv_channels": 32,
             "vision_config.crop_size": 16,
         },
-        "small towers; the published checkpoint turns three quarters of a head",
+        "small towers; the published checkpoint turns three quarters of a head, and has a window as Phi-4-mini has",
     ),
     "qwen2_5_vl_text": ({"vision_config.fullatt_block_indexes": [1]}, "a small tower"),
     "qwen2_vl_text": ({"vision_config.embed_dim": 48}, "a small tower"),
@@ -386,6 +393,11 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         {"num_hidden_layers": 8, "layers_block_type": [LINEAR, "hybrid"] * 4},
         "two shared blocks take turns, and each is met twice",
     ),
+    "zamba2/tiny-adapters": (
+        {"use_shared_attention_adapter": True, "num_mem_blocks": 1},
+        "Zamba2 1.2B has one shared block, with adapters for its attention too",
+    ),
+    "zamba2/tiny-no-rotary": ({"use_mem_rope": False}, "Zamba2 2.7B turns neither queries nor keys"),
     "zaya/tiny-sliding": (
         {
             "num_hidden_layers": 5,
