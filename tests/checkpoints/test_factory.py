@@ -293,6 +293,13 @@ def test_a_share_of_the_head_that_turns_is_an_even_number_of_dimensions() -> Non
     assert sizes.rotary_factor(0.334, 24) == 0.334 and sizes.rotary_factor(0.125, 16) * 16 == 4
 
 
+@pytest.mark.parametrize("model_type", ["deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_linear", "minicpm3"])
+def test_latent_values_are_narrower_than_queries_where_they_are_published_so(model_type: str) -> None:
+    twin, full = factory.build_default(model_type, "tiny").config, CONFIG_MAPPING[model_type]()
+    narrower = [c.v_head_dim < c.qk_nope_head_dim + c.qk_rope_head_dim for c in (twin, full)]
+    assert narrower[0] == narrower[1] == (model_type != "glm4_moe_lite")
+
+
 def test_a_hang_or_an_error_costs_one_twin() -> None:
     slow = next(run([("llama", "tiny")], limit=0.001))
     assert slow.error == "ran longer than 0 s"

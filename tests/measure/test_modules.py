@@ -27,7 +27,7 @@ HEADED = [
     ("gpt_neox", "tiny", "6 × (queries 16, keys 16, values 16)"),
     ("falcon", "tiny-grouped", "2 × (queries 3 × 16, keys 16, values 16)"),
     ("qwen3_next", "tiny", "6 × (queries 24, gate 24)"),
-    ("deepseek_v3", "tiny", "6 × (keys 12, values 20)"),
+    ("deepseek_v3", "tiny", "6 × (keys 12, values 14)"),
     ("codegen", "tiny", "4 × (queries 2 × 16, values 2 × 16, keys 2 × 16)"),
 ]
 

@@ -20,6 +20,8 @@ WIDE_HEAD_DIM = 24
 """Head width where the published heads are not the stream's width cut in pieces; a third of it is even."""
 ROTARY_HEAD_DIM, NOPE_HEAD_DIM = 8, 12
 """The parts of a latent attention's head that turn and that do not."""
+VALUE_HEAD_DIM = 14
+"""Width of a latent attention's values where the published ones are not as wide as its queries."""
 HIDDEN = HEADS * HEAD_DIM
 POSITIONS = 512
 WINDOW = 8
@@ -35,6 +37,7 @@ class Sizes:
     Attributes:
         hidden, heads, kv_heads, head_dim: published values; 0 where the config has none.
         inner: published inner width of a state-space mixer, 0 where there is none.
+        latent: published width of a latent attention's queries and keys, both parts; 0 where there is none.
         small_head_dim: head width of the twin.
         grouped: the router chooses groups of experts first.
     """
@@ -44,6 +47,7 @@ class Sizes:
     kv_heads: int
     head_dim: int
     inner: int
+    latent: int
     small_head_dim: int
     grouped: bool
 
@@ -62,13 +66,14 @@ def sizes(full: Mapping[str, Any]) -> Sizes:
     expand = read("mamba_expand", "expand")
     groups = read("n_group", "num_expert_group")
     natural = heads * head_dim == hidden
-    rotary = read("qk_rope_head_dim")
+    rotary, nope = read("qk_rope_head_dim"), read("qk_nope_head_dim")
     return Sizes(
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
         inner=expand * hidden,
+        latent=rotary + nope if nope else 0,
         small_head_dim=ROTARY_HEAD_DIM if head_dim == rotary else HEAD_DIM if natural else WIDE_HEAD_DIM,
         grouped=groups > 1,
     )
@@ -91,6 +96,12 @@ def _kv_heads(published: int, s: Sizes) -> int:
     if published == s.heads:
         return HEADS
     return KV_HEADS if published == s.kv_heads else 3
+
+
+def _value_head(published: int, s: Sizes) -> int:
+    """Values as wide as the queries, or narrower, as published."""
+    narrow = s.latent and published < s.latent
+    return min(published, VALUE_HEAD_DIM if narrow else ROTARY_HEAD_DIM + NOPE_HEAD_DIM)
 
 
 def _hidden(published: int, s: Sizes) -> int:
@@ -143,7 +154,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     (r"^qk_head_dim$", _fixed(ROTARY_HEAD_DIM + NOPE_HEAD_DIM)),
     (r"^qk_nope_head_dim$", _fixed(NOPE_HEAD_DIM)),
     (r"^qk_rope_head_dim$", _fixed(ROTARY_HEAD_DIM)),
-    (r"^v_head_dim$", _fixed(20)),
+    (r"^v_head_dim$", _value_head),
     (r"^(.*_)?(head_dim|kv_channels|dim_head)$", lambda v, s: s.small_head_dim),
     (r"^global_head_dim$", _fixed(2 * WIDE_HEAD_DIM)),
     (r"^query_pre_attn_scalar$", lambda v, s: s.small_head_dim if v == s.head_dim else v),
