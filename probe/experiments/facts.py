@@ -19,6 +19,7 @@ from .half_facts import half_facts
 from .misread import misread_facts
 from .padding import PADDING, REFUSED, batch, inputs, padding_facts, unpadded
 from .recurrence_code import recurrence_facts
+from .rotary_modules import rotary_facts
 from .scores import fits, seen
 from .wiring import hyper_connections
 
@@ -34,6 +35,7 @@ def facts(run: Run) -> list[Fact]:
         ("cache", cache_facts),
         ("generation", generation_facts),
         ("score scales", score_scales),
+        ("rotary modules", rotary_facts),
         ("hidden states", hidden_states),
         ("recurrence", recurrence_facts),
         ("misread values", misread_facts),

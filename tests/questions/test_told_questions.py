@@ -95,6 +95,24 @@ def stacked(page: Page) -> bool:
     return any("expert_outputs" in weight.yields and len(weight.shape) == 3 for weight in page.record.weights)
 
 
+def rescaled(page: Page) -> bool:
+    """Whether frequencies were found to be changed, on a class with a module that makes them."""
+    names = {row.module for row in page.run.returned}
+    return page.run_quirk("rescaled-rotary") is not None and any("Rotary" in name for name in names)
+
+
+def two_sets(page: Page) -> bool:
+    """Whether the run's config has two sets of frequencies, and the family is one whose module takes both."""
+    short, long = (
+        next((row.value for row in page.run.config if row.name.endswith(name)), None)
+        for name in ("short_factor", "long_factor")
+    )
+    return short != long and page.family not in ONE_SET
+
+
+ONE_SET = {"phimoe"}
+"""Families whose module passes no length on, so that it keeps to one set, as the run shows."""
+
 TOLD = (
     Told("TransformerLens, captum", "which key head a query head reads", grouped, "know-consequences", order_of_heads),
     Told("OPT ports, llama.cpp (attention factor)", "what queries carry of the scores' factor", carrying("queries"),
@@ -110,6 +128,11 @@ TOLD = (
          r"on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)", "left_padding"),
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
          r"In a padded batch attentions are handed (one|none)", "attention_masks"),
+    Told("llama.cpp, vLLM (YaRN, longrope)", "whether turning makes queries and keys longer", rescaled, "know-entrance",
+         r"Turning (leaves queries and keys as long as they are|with what \S+.* makes queries and keys [\d.]+ times)",
+         "rotary_length"),
+    Told("Phi-3 (longrope)", "when the other set of frequencies is taken", two_sets, "know-entrance",
+         r"past original_max_position_embeddings positions \S+ turns all of them otherwise", "rotary_switch"),
     Told("gpt-oss ports, vLLM, unsloth", "how stacked experts are stored", stacked, "know-machinery",
          r"An expert's part of \S+.* is (in|out)put × (in|out)put", "expert_weights"),
     Told("transformers, TransformerLens", "the dtype of logits, and what stays float32", cast, "know-loading",

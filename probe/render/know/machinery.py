@@ -92,6 +92,7 @@ def entrance(subject: Subject) -> list[Markup]:
         *_images(subject),
         *_facts(subject, "half_embedding_factor"),
         *_quirks(subject, [slug for slug in ENTRANCE if slug in subject.quirks]),
+        *_turning(subject),
     ]
 
 
@@ -177,6 +178,14 @@ def _images(subject: Subject) -> list[Markup]:
             )
         )
     return said
+
+
+def _turning(subject: Subject) -> list[Markup]:
+    """How long turning makes queries and keys, a number of the run's own config, and whether it depends on the call."""
+    longer = subject.fact("rotary_length")
+    own = subject.run is subject.record or (longer is not None and longer.value == 1)
+    said = [longer.statement if own else f"On the twin: {longer.statement}"] if longer else []
+    return [prose(text) for text in [*said, *(f.statement for f in [subject.fact("rotary_switch")] if f)]]
 
 
 def _expert_weights(subject: Subject) -> list[Markup]:
