@@ -63,7 +63,9 @@ class IndexedFamily(Part):
     classes: list[str] = Field(description="native classes of the checkpoints, the blocks and their sublayers")
     organisations: list[str] = Field(description="owners of the Hub ids, listed ones without a record included")
     topologies: list[str] = Field(description="`sequential`, `parallel`")
-    mixers: list[str] = Field(description="`attention`, or the name of another sequence mixer's host")
+    mixers: list[str] = Field(
+        description="`attention`, the recurrence of another sequence mixer as records name it, or its host's name"
+    )
     feed_forward: list[str] = Field(description="`mlp`, `moe`, or nothing")
     vision: bool
     quirks: list[str] = Field(description="slugs of the quirks that hold on any checkpoint")

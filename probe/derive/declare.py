@@ -52,6 +52,7 @@ class HostDraft:
         role: ``layer``, ``attention``, ``mixer``, ``mlp`` or ``moe``.
         name: standard name from the block, the native one where it has none; empty for the block.
         native: native path from the block.
+        recurrence: of a mixer, what the function that runs its recurrence computes, a key of `kernels.KINDS`.
     """
 
     path: str
@@ -62,6 +63,7 @@ class HostDraft:
     sizes: dict[str, int] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     """Native child path -> standard name, from the host."""
+    recurrence: str | None = None
 
 
 @dataclass

@@ -80,7 +80,8 @@ def envoys(model: torch.nn.Module, draft: Draft) -> dict[str, type[Host]]:
             native = type(module).__name__
             for name in [name for name in host.values if hasattr(module, name)]:
                 del host.values[name]  # the module has something of that name, which stays reachable
-            key = (native, host.role, tuple(sorted(host.values.items())), tuple(sorted(host.sizes.items())))
+            served = tuple(sorted(host.values.items())), tuple(sorted(host.sizes.items()))
+            key = (native, host.role, host.recurrence, *served)
             if key not in made:
                 made[key] = _host_class(native, host)
             found[f"model.{host.path}"] = made[key]
@@ -92,7 +93,7 @@ def _host_class(native: str, host: HostDraft) -> type[Host]:
     members: dict[str, Any] = {name: host.values[name].value() for name in names}
     members |= {name: _size(name) for name in SIZES if name in host.sizes}
     members["measured"] = dict(host.sizes)
-    members["role"] = host.role
+    members["role"], members["recurrence"] = host.role, host.recurrence
     members["__doc__"] = f"The values of {native}, as derived."
     return type(re.sub(r"\W", "", native), (DerivedHost,), members)
 

@@ -38,6 +38,7 @@ def describe(model: torch.nn.Module, recording: Recording, host: HostDraft, widt
     premix = _premix(recording, host, _projection(model, recording, host.path, width))
     convolved = convolution.describe(model, recording, host, seq)
     if call is not None:
+        host.recurrence = call.kind
         _arguments(recording, host, call)
         result = _result(recording, host, call)
         states.describe(recording, host, call, seq)

@@ -92,5 +92,7 @@ def _block(twin: torch.nn.Module, model: torch.nn.Module, like: BlockDraft, inde
             for name, size in host.sizes.items()
             if (found := said(name, size, speaker(twin, host.path), speaker(model, at))) is not None
         }
-        hosts.append(HostDraft(at, host.role, host.name, host.native, host.values, sizes, host.aliases))
+        hosts.append(
+            HostDraft(at, host.role, host.name, host.native, host.values, sizes, host.aliases, host.recurrence)
+        )
     return BlockDraft(index, path, hosts)

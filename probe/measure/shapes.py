@@ -8,10 +8,14 @@ from typing import Any
 
 import torch
 
+from ..recurrences import RECURRENCES
 from ..schema import Factor, Shape, Sublayer
 from .identities import expression
 from .run import Contribution, Run, Stack
 from .trace import Key
+
+SAYS_LESS = ("linear_attention", "mixer")
+"""Layer types that a measured recurrence says more than."""
 
 SIZES = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim", "intermediate_size", "num_experts", "top_k")
 
@@ -49,7 +53,7 @@ def _shape(stack: Stack, index: int, layer_type: str, lends: str | None) -> Shap
             for f in contribution.term.factors
         ]
     kinds = {sublayer.kind for sublayer in sublayers}
-    label = [layer_type.replace("_", " ")]
+    label = _mixing(sublayers, layer_type)
     if "moe" in kinds:
         label.append("mixture")
     if lends == "borrowed":
@@ -67,6 +71,15 @@ def _shape(stack: Stack, index: int, layer_type: str, lends: str | None) -> Shap
     )
 
 
+def _mixing(sublayers: Sequence[Sublayer], layer_type: str) -> list[str]:
+    """How a block mixes positions: by the recurrence that ran, else as transformers calls its type."""
+    named = layer_type.replace("_", " ")
+    found = next((sublayer.recurrence for sublayer in sublayers if sublayer.recurrence), None)
+    if found is None or any(sublayer.kind == "attention" for sublayer in sublayers):
+        return [named]
+    return [RECURRENCES[found]] if layer_type in SAYS_LESS else [RECURRENCES[found], named]
+
+
 def _sublayer(stack: Stack, index: int, contribution: Contribution, parallel: bool) -> Sublayer:
     envoy: Any = stack.envoys[index]
     for step in contribution.host.split(".") if contribution.host else ():
@@ -76,6 +89,7 @@ def _sublayer(stack: Stack, index: int, contribution: Contribution, parallel: bo
         host=contribution.host,
         kind=term.kind,
         module=type(envoy._module).__name__,
+        recurrence=getattr(envoy, "recurrence", None) if term.kind == "mixer" else None,
         pre_norm=term.pre_norm,
         post_norm=term.post_norm,
         contribution=contribution.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..recurrences import RECURRENCES
 from ..schema import Experiment, Shape
 
 _NORMS = {
@@ -39,7 +40,7 @@ _MIXERS = {
     "gated-recurrence": "gated linear recurrences",
     "matrix-memory": "matrix memories",
     "delta-rule": "delta-rule mixers",
-    "fixed-decay": "linear attention of fixed decay",
+    "fixed-decay": "{recurrence} of fixed decay",
     "convolution-mixers": "short convolutions",
 }
 
@@ -84,7 +85,10 @@ def _mixers(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Ex
     if not count:
         return ""
     attending = sum("attention" in kinds[shape] for shape in blocks)
-    what = _listed([phrase for slug, phrase in _MIXERS.items() if slug in yes] or ["mixers of another kind"])
+    ran = next((sub.recurrence for shape in shapes for sub in shape.sublayers if sub.recurrence), None)
+    recurrence = f"a {RECURRENCES[ran]}" if ran else "linear attention"
+    phrases = [phrase.format(recurrence=recurrence) for slug, phrase in _MIXERS.items() if slug in yes]
+    what = _listed(phrases or ["mixers of another kind"])
     where = "every block" if count == len(blocks) else f"{count} of {len(blocks)} blocks"
     if "parallel-mixers" in yes:
         return f"{what} beside the attention on {where}"

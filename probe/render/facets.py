@@ -18,7 +18,8 @@ class Facets:
     """Each field: the family's values of one facet, sorted.
 
     Attributes:
-        mixers: `attention`, or the host of another sequence mixer within its block or wrapper, e.g. `linear_attn`.
+        mixers: `attention`, a key of `RECURRENCES`, or the host of another sequence mixer within its block or wrapper,
+            e.g. `linear_attn`.
         feed_forward: `mlp`, `moe`; empty where the blocks have neither.
         sizes: keys of `SIZES`, for the parameters of published checkpoints; empty where there are twins only.
         available: keys of `AVAILABLE`.
@@ -79,5 +80,6 @@ def _shapes(records: Iterable[Record]) -> Iterator[Shape]:
 
 def _mixer(sublayer: Sublayer) -> str | None:
     if sublayer.kind == "mixer":
-        return (sublayer.host or sublayer.module).rpartition(".")[2]  # the same inside a wrapper
+        name = (sublayer.host or sublayer.module).rpartition(".")[2]  # the same inside a wrapper
+        return sublayer.recurrence or name
     return "attention" if sublayer.kind == "attention" else None

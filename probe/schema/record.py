@@ -95,6 +95,11 @@ class Sublayer(Part):
     host: str = Field(description="standard name of the module that hosts its values; empty for the block itself")
     kind: Literal["attention", "mixer", "mlp", "moe", "branch"]
     module: str = Field(description="native class of the host")
+    recurrence: Literal["delta", "lru", "mlstm", "scan", "wkv"] | None = Field(
+        None,
+        description="what the function that runs a mixer's recurrence computes: a (gated) delta rule, a linear recurrent "
+        "unit, an mLSTM, a state-space scan, or RWKV's weighted average; null where no such function ran",
+    )
     pre_norm: str | None = Field(description="native child name of the norm the sublayer reads through")
     post_norm: str | None = Field(description="native child name of the norm between the sublayer and the add")
     contribution: str = Field(description="name of the value that is added to the stream")

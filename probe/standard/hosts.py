@@ -30,9 +30,12 @@ class Host(Part):
 
     Attributes:
         role: ``layer``, ``attention``, ``mixer``, ``mlp`` or ``moe``; empty where it has none of these.
+        recurrence: of a mixer, what the function that runs its recurrence computes, a key of `derive.kernels.KINDS`;
+            None where no such function ran.
     """
 
     role = ""
+    recurrence: ClassVar[str | None] = None
     _declared: ClassVar[dict[str, StandardValue]]
 
     @classmethod

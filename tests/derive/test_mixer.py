@@ -9,9 +9,12 @@ import pytest
 import torch
 from nnsight.intervention.interleaver import OutOfOrderError as OutOfOrder
 
+from probe.derive.kernels import KINDS
 from probe.measure import trace
 from probe.measure.edits import changed
 from probe.measure.run import Run
+from probe.measure.shapes import shapes
+from probe.recurrences import RECURRENCES
 from probe.standard.observed import ObservedValue as Observed
 from probe.standard.value import UnavailableValue
 from tests.derive.mixers import CASES, OBSERVED, ONE_BY_ONE, Case, blocks_of, identities, run_of
@@ -35,6 +38,31 @@ def test_every_value_is_read_or_has_a_reason(case: Case) -> None:
             assert value.shape[0] == 1
         for name, part in case.without.items():
             assert part in support[name] and support[name].endswith(".")
+
+
+LABELS = {
+    "falcon_h1": "hybrid",
+    "lfm2": "conv",
+    "lfm3": "conv",
+    "minimax": "linear attention",
+    "recurrent_gemma": "linear recurrent unit",
+    "rwkv": "weighted average",
+    "xlstm": "matrix memory",
+    **dict.fromkeys(("qwen3_next", "olmo_hybrid", "kimi_linear"), "delta rule"),
+    **dict.fromkeys(("mamba", "mamba2", "jamba", "zamba", "zamba2"), "state-space scan"),
+}
+"""What the first block with a mixer is called: by the recurrence that ran, if one did and nothing stands beside it."""
+
+
+@every
+def test_a_block_is_called_by_the_recurrence_that_ran(case: Case) -> None:
+    run = run_of(case.family)
+    found, of = shapes(run, run.text, run.model.layer_types)
+    assert found[of[blocks_of(case)[0]]].label.split(" · ")[0] == LABELS[case.family]
+
+
+def test_what_a_recurrence_is_called_is_told_of_each_kind() -> None:
+    assert RECURRENCES.keys() == KINDS.keys()
 
 
 @every

@@ -39,6 +39,12 @@ def test_mixers_are_told_by_where_they_stand() -> None:
     assert "(selective scan) on every block, some after an attention" in composed("zamba")
     record = Record.model_validate_json(store.record_path("rwkv", "tiny").read_text())
     assert "mixers of another kind in place of attention" in subtitle(record.shapes, record.blocks, [])
+    assert "linear attention of fixed decay on 2 of 4 blocks" in composed("minimax")
+    ran = [
+        s.model_copy(update={"recurrence": "wkv" if s.kind == "mixer" else None}) for s in record.shapes[0].sublayers
+    ]
+    averaged = [record.shapes[0].model_copy(update={"sublayers": ran})]
+    assert "a weighted average of fixed decay" in subtitle(averaged, [0], record.experiments)
     assert "take turns" not in hybrid and "sliding and full attention take turns" in composed("cohere2")
 
 

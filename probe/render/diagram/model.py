@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from probe.recurrences import RECURRENCES
 from probe.render.context import Part
 from probe.render.diagram.canvas import Label
 from probe.render.know.subject import host_path
@@ -161,7 +162,7 @@ class Reader:
             role,
             {
                 "attention": "attention",
-                "mixer": "sequence mixer",
+                "mixer": RECURRENCES[sub.recurrence] if sub.recurrence else "sequence mixer",
                 "mlp": "MLP",
                 "moe": "mixture of experts",
                 "branch": "branch of the block",

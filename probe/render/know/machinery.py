@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from probe.recurrences import RECURRENCES
 from probe.render.know.blocks import partial
 from probe.render.know.heads import scaled_scores
 from probe.render.know.loading import CALLS
@@ -199,24 +200,31 @@ def _facts(subject: Subject, *names: str) -> list[Markup]:
 
 def _mixers(subject: Subject) -> list[Markup]:
     """Mixers that are no attention: their class and what is served in them."""
-    found: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str, str | None], list[int]] = {}
     attending = _attending(subject)
     for shape, blocks in subject.shapes():
         for sub in shape.sublayers:
             if sub.kind == "mixer":
-                found.setdefault((host_of(sub), sub.module), []).extend(blocks)
+                found.setdefault((host_of(sub), sub.module, sub.recurrence), []).extend(blocks)
     said = []
-    for (host, module), blocks in found.items():
+    for (host, module, recurrence), blocks in found.items():
         rows = [v for v in subject.record.values if v.host == host and subject.value(v.host, v.name)]
         inner = listing([subject.linked(v, v.name) for v in rows if v.name != "attention_output"])
-        text = "On {where} positions are mixed by {module} ({host}){attention}; "
+        text = "On {where} positions are mixed by {what}{module} ({host}){attention}; "
         text += (
             "of the mixer's values these are read: {inner}."
             if inner
             else "of its inside nothing is served, only what it adds."
         )
         attention = ", and by an attention too" if attending & {*blocks} else " and not by attention"
-        parts = {"where": subject.among(blocks), "module": code(module), "host": code(host), "inner": inner}
+        what = f"a {RECURRENCES[recurrence]}, " if recurrence else ""
+        parts = {
+            "what": what,
+            "where": subject.among(blocks),
+            "module": code(module),
+            "host": code(host),
+            "inner": inner,
+        }
         said.append(say(text, attention=attention, **parts))
     return said
 
