@@ -121,6 +121,7 @@ def test_quirks_of_a_twin(family: str, name: str) -> None:
         ("bloom", "alibi", [0, 1, 2], {"slopes": [-0.5, -0.00391]}),
         ("gemma2", "softcapped-scores", [0, 1, 2, 3], {"cap": 50.0}),
         ("gpt_neo", "sliding-window", [1, 3], {"window": 8}),
+        ("phi", "partial-rotary", [0, 1, 2], {"share": 0.4, "turning": 8}),  # as its config says
         ("qwen2_vl_text", "multimodal-rotary", [0, 1, 2], {"dimensions": [4, 6, 6]}),
         ("kimi_k2", "cached-otherwise", [0, 1, 2, 3], {"stored": [1, 28], "keys": [6, 20]}),
         ("blt", "no-cache", None, {"raises": "AttributeError"}),

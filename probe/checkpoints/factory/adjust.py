@@ -319,6 +319,10 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         {"rope_parameters": {"rope_type": "default", "rope_theta": None}},
         "the published checkpoints turn neither queries nor keys",
     ),
+    "phi": (
+        {"hidden_size": 120},
+        "heads 20 wide, of which 0.4 is an even number of dimensions, as of the published heads",
+    ),
     "phi4_multimodal": (
         {
             "rope_parameters.partial_rotary_factor": 0.75,
