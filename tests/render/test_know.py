@@ -248,16 +248,21 @@ def test_where_the_last_stream_stands_among_the_hidden_states_is_told_as_it_was_
     assert "has passed the final norm already; hidden_states[-2] is the last" in text
 
 
-def test_modules_between_the_last_block_and_the_head_are_told_in_order() -> None:
+@pytest.mark.parametrize(
+    ("normed", "chain"),
+    [
+        ("norm(model.join(layers[-1].layer_output))", "model.join, model.norm and then lm_head"),
+        ("norm(0.5 * layers[-1].layer_output)", "a factor 0.5, model.norm and then lm_head"),
+    ],
+)
+def test_what_stands_between_the_last_block_and_the_head_is_told_in_order(normed: str, chain: str) -> None:
     page = committed("llama", "tiny")
     identities = [
-        i.model_copy(update={"expression": "norm(model.join(layers[-1].layer_output)) == final_norm_output"})
-        if i.name == "final norm"
-        else i
+        i.model_copy(update={"expression": f"{normed} == final_norm_output"}) if i.name == "final norm" else i
         for i in page.record.identities
     ]
     text = plain(changed(page, identities=identities), "know-lens")
-    assert "Yes, it is exact: model.join, model.norm and then lm_head, applied" in text
+    assert f"Yes, it is exact: {chain}, applied" in text
 
 
 def test_a_factor_or_a_module_in_front_of_the_head_is_part_of_the_lens() -> None:

@@ -15,6 +15,9 @@ ROW = "model"
 FACTOR = re.compile(r"[\w.]+ \* ")
 """What an equation begins with whose left side is multiplied."""
 
+SCALED = re.compile(r"\(([\d.]+) \* layers\[-1\]")
+"""The number in an equation that multiplies what the last block gave."""
+
 
 def lens(subject: Subject) -> list[Markup]:
     return [*_exact(subject), *_entering(subject), *_after(subject), *_returned(subject), *_tied(subject)]
@@ -58,8 +61,10 @@ def _exact(subject: Subject) -> list[Markup]:
 
 def _chain(subject: Subject) -> Markup:
     """The modules from the last block to the head by their native paths, and what follows them."""
-    steps = []
-    for name in _called(_first(subject, "final norm")):
+    normed = _first(subject, "final norm")
+    scaled = SCALED.search(normed.expression) if normed else None
+    steps = [say("a factor {number}", number=scaled[1])] if scaled else []
+    for name in _called(normed):
         path = _path(subject, "final_norm_output") or "the final norm" if name == "norm" else code(name)
         steps.append(Markup(path))
     head = _first(subject, "head")
