@@ -18,6 +18,7 @@ from .generation import generation_facts
 from .half_facts import half_facts
 from .misread import misread_facts
 from .padding import PADDING, REFUSED, batch, inputs, padding_facts, unpadded
+from .passed_over import passed_over
 from .recurrence_code import recurrence_facts
 from .rotary_modules import rotary_facts
 from .scores import fits, seen
@@ -41,6 +42,7 @@ def facts(run: Run) -> list[Fact]:
         ("misread values", misread_facts),
         ("half precision", half_facts),
         ("expert weights", expert_facts),
+        ("weights that are passed over", passed_over),
     ):
         try:
             found += measure(run)

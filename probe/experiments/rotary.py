@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -119,8 +120,39 @@ def multimodal_rotary(run: Run) -> Verdict:
     first = next((index for index, answer in enumerate(found) if answer), None)
     measured: Measured = {}
     if first is not None:
-        measured["dimensions"] = [len(stream) for stream in streams[first] or []]
-    return _turning(run, found, measured)
+        dimensions = streams[first] or []
+        measured["dimensions"] = [len(stream) for stream in dimensions]
+        measured |= _shared_pairs(rotaries(run)[first], dimensions)
+    found_in = {"pairs": rope_entries(run, first or 0, "mrope_section")}
+    verdict = _turning(run, found, measured)
+    return replace(verdict, explained=explain(run, measured, found_in)) if verdict.verdict == "yes" else verdict
+
+
+def _shared_pairs(rotary: Rotary | None, streams: list[set[int]]) -> Measured:
+    """How many pairs each stream turns, and whether each one's stand side by side, which one pair each does not show;
+    nothing where they are no pairs.
+    """
+    if rotary is None or rotary.style is None:
+        return {}
+    places = {dimension: place for place, dimension in enumerate(rotary.turning)}
+    half = len(places) // 2
+    number = {d: p % half if rotary.style == "halves" else p // 2 for d, p in places.items()}
+    pairs = [sorted({number[dimension] for dimension in stream if dimension in number}) for stream in streams]
+    runs = all(each == list(range(each[0], each[-1] + 1)) for each in pairs if each)
+    counts: Measured = {"pairs": [len(each) for each in pairs]}
+    return counts if max(counts["pairs"]) < 2 else {**counts, "order": "side by side" if runs else "in turn"}
+
+
+def _streams(measured: Measured, blocks: list[int] | None, total: int) -> str:
+    pairs, order = measured.get("pairs"), measured.get("order")
+    counts = [f"{pairs[0]}, {pairs[1]} and {pairs[2]} pairs a head"] if pairs and len(pairs) == 3 else []
+    apart = {"side by side": ["side by side in this order"], "in turn": ["which take turns along the head"]}
+    shared = ", ".join([*counts, *apart.get(order or "", [])])
+    shared = f": {shared}" if shared else ""
+    return (
+        f"On {some(blocks or [], total)} three streams of positions, for time, height and width, turn dimensions of "
+        f"their own{shared}; in text the three are equal."
+    )
 
 
 def _proportional(measured: Measured, blocks: list[int] | None, total: int) -> str:
@@ -173,9 +205,6 @@ QUIRKS = (
         "Three streams of positions",
         "text",
         multimodal_rotary,
-        lambda m, b, n: (
-            f"On {some(b or [], n)} three streams of positions, for time, height and width, turn dimensions of their "
-            "own; in text the three are equal."
-        ),
+        _streams,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..measure.run import Run
-from .answers import phrase
+from .answers import explain, phrase
 from .base import Measured, Quirk, Verdict, some
 from .cache import FEW, caches
 from .extra import forward, once, token_ids
@@ -33,7 +33,11 @@ def cached_otherwise(run: Run) -> Verdict:
     for heads, width, key_heads, key_width in sorted(shapes):
         measured["stored"] = [*measured.get("stored", []), heads, width]
         measured["keys"] = [*measured.get("keys", []), key_heads, key_width]
-    return judged(run, found, measured if any(found) else {})
+    if not any(found):
+        return judged(run, found, {})
+    if measured.get("stored", [])[:1] == [1] and len(measured["stored"]) == 2:
+        measured["latent_width"] = measured["stored"][1]
+    return judged(run, found, measured, explain(run, measured, {"latent_width": ["kv_lora_rank"]}))
 
 
 def _otherwise(measured: Measured, blocks: list[int] | None, total: int) -> str:
@@ -41,6 +45,8 @@ def _otherwise(measured: Measured, blocks: list[int] | None, total: int) -> str:
     if measured.get("stored"):
         pairs = zip(_by_two(measured["stored"]), _by_two(measured["keys"]), strict=True)
         numbers = f"heads x width: {', '.join(f'{stored} for {keys}' for stored, keys in pairs)}"
+    elif "latent_width" in measured:
+        numbers = f"in the keys' place one vector of {measured['latent_width']} numbers for all heads"
     return (
         f"On {some(blocks or [], total)} the cache does not hold the keys that the scores are made of ({numbers}): "
         "they are computed anew from what is stored."

@@ -197,7 +197,8 @@ class Watched:
                 reached = [*map(self._reaches, changes)]
                 enters = [joined(path) for path in group] if side == "out" else [None]
                 numbers = [_index(path) for path in group]
-                takes = [None if side == "out" or path in stack else self._leaves(stack, path) for path in group]
+                left = [(None, None) if side == "out" or path in stack else self._leaves(stack, path) for path in group]
+                takes = [block for block, _ in left]
                 lost = [
                     number
                     for path, number, hit in zip(group, numbers, reached, strict=True)
@@ -216,13 +217,23 @@ class Watched:
                     in_place=lost,
                     logits=one_digit(max(changes)),
                     takes=[block for block in takes if block is not None] if None not in takes else None,
+                    dropped=left[0][1] if None not in takes else None,
                     enters=[at for at in enters if at is not None] if None not in enters else None,
                 )
 
-    def _leaves(self, stack: list[str], path: str) -> int | None:
-        """The encoder's block whose output a module takes."""
+    def _leaves(self, stack: list[str], path: str) -> tuple[int | None, Literal["first", "last"] | None]:
+        """The encoder's block whose output a module takes, and which row of it is missing there."""
         entering = self.seen[path].entering
-        return next((n for n, block in enumerate(stack) if _equal(self.seen[block].leaving, entering)), None)
+        for number, block in enumerate(stack):
+            leaving = self.seen[block].leaving
+            if _equal(leaving, entering):
+                return number, None
+            if leaving is not None and leaving.ndim == 3 and leaving.shape[1] > 1:
+                if _equal(leaving[:, 1:], entering):
+                    return number, "first"
+                if _equal(leaving[:, :-1], entering):
+                    return number, "last"
+        return None, None
 
     def _reaches(self, change: float) -> bool:
         return change > 8 * self.noise + 1e-7 * float(self.logits.abs().max())

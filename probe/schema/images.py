@@ -38,6 +38,9 @@ class Station(Part):
         description="of an input outside the encoder's blocks: the block whose output it is; aligned with `blocks`; "
         "null where it is no block's",
     )
+    dropped: Literal["first", "last"] | None = Field(
+        None, description="the row of the encoder's output that is missing where `takes` names a block: a class row"
+    )
     enters: list[int] | None = Field(
         None,
         description="where the tensor is what the text stream gets at the image tokens: -1 for what enters the first "

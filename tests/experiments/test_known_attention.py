@@ -231,3 +231,28 @@ def test_words_of_a_run_carry_over_and_its_numbers_do_not() -> None:
     assert "(tensors of another shape)" in say["cached-otherwise"](words, [0], 1)
     found = {"counted": "(position + 1)", "step": 8192, "scale": 0.1}
     assert "⌊(position + 1) / 8192⌋" in say["attention-temperature"](found, [0], 1)
+
+
+def test_the_width_of_a_cached_latent_is_the_configs() -> None:
+    found = decide("cached-otherwise", run_of("deepseek_v3"))
+    assert found.explained == {"latent_width": "kv_lora_rank"}
+    [quirk] = [each for each in QUIRKS if each.slug == "cached-otherwise"]
+    said = quirk.say({"in_the_keys_shape": False, "latent_width": 512}, [0, 1], 2)
+    assert "(in the keys' place one vector of 512 numbers for all heads)" in said
+
+
+@pytest.mark.parametrize(
+    ("family", "pairs", "order"),
+    [("qwen2_vl_text", [2, 3, 3], "side by side"), ("qwen3_vl_text", [3, 3, 2], "in turn")],
+)
+def test_the_pairs_of_three_streams_are_the_configs(family: str, pairs: list[int], order: str) -> None:
+    found = decide("multimodal-rotary", run_of(family))
+    assert (found.measured["pairs"], found.measured["order"]) == (pairs, order)
+    assert found.explained == {"pairs": "rope_parameters.mrope_section"}
+    [quirk] = [each for each in QUIRKS if each.slug == "multimodal-rotary" and each.about == "text"]
+    said = quirk.say({"order": order, "pairs": [24, 20, 20]}, [0, 1], 2)
+    assert ("24, 20 and 20 pairs a head, which take turns" in said) == (order == "in turn")
+
+
+def test_one_pair_a_stream_tells_no_order() -> None:
+    assert "order" not in decide("multimodal-rotary", run_of("qwen3_5_text")).measured

@@ -168,6 +168,15 @@ def test_the_snippet_sums_what_full_forwards_give(family: str, name: str) -> Non
             torch.testing.assert_close(pattern[0, :, -1, mask].sum(-1), share, atol=1e-5, rtol=1e-4)
 
 
+def test_the_block_that_llava_reads_and_the_row_it_leaves_out_are_told() -> None:
+    """Its config asks for the stream before the last block, and for patches without the class row."""
+    module = model("llava", "tiny")._module
+    [entering] = [row for row in told("llava", "tiny").stations if row.takes]
+    blocks = len(module.model.vision_tower.encoder.layers)
+    assert module.config.vision_feature_layer == -2 and entering.takes == [blocks - 2]
+    assert module.config.vision_feature_select_strategy == "default" and entering.dropped == "first"
+
+
 def test_what_the_encoder_leaves_on_the_model_is_put_back() -> None:
     module = model("qwen3_vl_text", "tiny")._module
     told("qwen3_vl_text", "tiny")

@@ -132,3 +132,18 @@ def test_paths_are_given_for_every_architecture_of_the_family() -> None:
     assert set(table.head[1:]) >= {"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}
     blocks = next(row for row in cells(table) if row[0] == "model.layers[i]")
     assert set(blocks[1:]) >= {"model.layers.{i}", "model.language_model.layers.{i}"}
+
+
+def test_the_block_that_a_projector_reads_is_told_from_the_end_with_the_row_it_leaves_out() -> None:
+    page = committed("llava", "tiny")
+    assert page.record.images is not None
+    stations = [
+        row.model_copy(update={"takes": [1], "dropped": "first"})
+        if row.path.endswith("projector") and row.side == "in"
+        else row
+        for row in page.record.images.stations
+    ]
+    images = page.record.images.model_copy(update={"stations": stations})
+    rows = cells(tables("llava", changed(page, images=images))["l-images"])
+    said = [row[3] for row in rows if row[0].endswith("projector") and row[1].startswith("pre-hook")]
+    assert said == ["what leaves the encoder's block 1, the last but one, without its first row"]

@@ -60,11 +60,23 @@ def _is(subject: Subject, row: Station) -> Markup:
             say("added to the text stream at the image tokens, after text {many} {after}", many=many, after=after)
         )
     elif row.takes:
-        many = "blocks" if len(row.takes) > 1 else "block"
-        said.append(say("what leaves the encoder's {many} {blocks}", many=many, blocks=listing(row.takes)))
+        said.append(_taken(subject, row))
     elif row.side == "in" and row.path in _making(subject):
         said.append(prose("what the image tokens are made from"))
     return Markup("; ").join(said)
+
+
+def _taken(subject: Subject, row: Station) -> Markup:
+    """Which of the encoder's blocks a module reads, from the end too where it is one, and the row that is missing."""
+    takes = row.takes or []
+    stack = [blocks for each in (subject.run.images.stations if subject.run and subject.run.images else [])
+             if each.role == "block" and (blocks := each.blocks)]  # fmt: skip
+    many = "blocks" if len(takes) > 1 else "block"
+    behind = len(stack[0]) - takes[0] if stack and len(takes) == 1 else 0
+    place = {1: ", the last", 2: ", the last but one"}.get(behind, "")
+    missing = f", without its {row.dropped} row" if row.dropped else ""
+    text = "what leaves the encoder's {many} {blocks}{place}{missing}"
+    return say(text, many=many, blocks=listing(takes), place=place, missing=missing)
 
 
 def _making(subject: Subject) -> set[str]:
