@@ -79,7 +79,7 @@ KNOWN = {
     ("qwen2_vl_text", "tiny"): "multimodal-rotary",
     ("qwen3_5_text", "tiny"): "gain-norm multimodal-rotary partial-rotary",
     ("qwen4_exp_text", "tiny"): "gain-norm multimodal-rotary partial-rotary sparse-attention",
-    ("recurrent_gemma", "tiny"): "cache-in-modules gain-norm partial-rotary sliding-window",
+    ("recurrent_gemma", "tiny"): "cache-in-modules gain-norm multi-query partial-rotary sliding-window",
     ("sarvam_mla", "tiny"): "cached-otherwise rescaled-rotary",
     ("smollm3", "tiny"): "nope-blocks",
     ("vaultgemma", "tiny"): "gain-norm softcapped-scores",

@@ -165,6 +165,11 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         {"mamba_d_ssm": 192, "mamba_n_heads": 12},
         "the mixer's inner width is its heads times their width",
     ),
+    "falcon_h1/tiny-normed": (
+        {"mamba_d_ssm": 192, "mamba_n_heads": 12, "mamba_n_groups": 3, "mamba_rms_norm": True,
+         "mamba_norm_before_gate": False},
+        "the class can norm what a mixer's scan gives, behind its gate, which its default does not",
+    ),
     "gemma4_text": ({"global_head_dim": 48}, "the full-attention blocks' own head width is no field of the class"),
     "gemma4_unified_text": (
         {"global_head_dim": 48, "final_logit_softcapping": 30.0},
@@ -361,7 +366,11 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         "the class default has neither indexer nor n-gram embeddings, which the class exists for, and the pairs that "
         "it shares among three position streams by default are a quarter of its head's, as Qwen3.5's are",
     ),
-    "recurrent_gemma": ({"num_hidden_layers": 6}, "its pattern has three blocks, one of which attends"),
+    "recurrent_gemma": (
+        {"num_hidden_layers": 6, "num_key_value_heads": 1},
+        "its pattern has three blocks, one of which attends; the published checkpoints have one head of keys for all "
+        "queries, the class default has as many as there are queries",
+    ),
     "rwkv": (
         {"num_hidden_layers": 4, "rescale_every": 2},
         "the published checkpoints have several times the blocks after which the stream is halved",
