@@ -19,7 +19,7 @@ def passed_over(run: Run) -> list[Fact]:
     patterns = [str(each) for each in getattr(module, NAMES, None) or ()]
     own = module.state_dict().keys()
     apart = sorted(each for each in patterns if not any(re.search(each, name) for name in own))
-    if NAMES in vars(module):  # made for this number of blocks
+    if not {*apart} <= {*(getattr(type(module), NAMES, None) or ())}:  # made for this number of blocks
         apart = sorted({re.sub(r"(?<=layers\.)\d+|(?<=layers\\\.)\d+", "{i}", each) for each in apart})
     if not apart:
         return []

@@ -146,4 +146,4 @@ def test_the_block_that_a_projector_reads_is_told_from_the_end_with_the_row_it_l
     images = page.record.images.model_copy(update={"stations": stations})
     rows = cells(tables("llava", changed(page, images=images))["l-images"])
     said = [row[3] for row in rows if row[0].endswith("projector") and row[1].startswith("pre-hook")]
-    assert said == ["what leaves the encoder's block 1, the last but one, without its first row"]
+    assert said == ["what leaves the encoder&#39;s block 1, the last but one, without its first row"]
