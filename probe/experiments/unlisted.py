@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
 from torch.nn import Module
 
 from ..measure.rounding import digits
@@ -9,7 +13,7 @@ from ..measure.run import Run
 from .answers import tolerance
 from .base import Measured, Quirk, Verdict
 from .extra import SHORT, decoder, forward, moved, noisy, token_ids
-from .rows import Rows, hooks
+from .rows import Rows, hooks, removed
 
 
 def unlisted_blocks(run: Run) -> Verdict:
@@ -22,12 +26,32 @@ def unlisted_blocks(run: Run) -> Verdict:
         return Verdict("no", measured={"unlisted": 0})
     rows = Rows(2)
     modules = [(decoder(run).get_submodule(path), rows.change(1, noisy)) for path in paths]
-    with hooks(leaving=modules):
+    with hooks(leaving=modules), _stretches(run, paths) as order:
         final = forward(run, token_ids(run, SHORT, rows.total))[0]
     change = moved(final, 1)
     if change < tolerance(run):
         return Verdict("no", measured={"unlisted": 0})
-    return Verdict("yes", measured={"unlisted": len(paths), "at": paths, "noise_moves_the_result": digits(change, 2)})
+    measured: Measured = {"unlisted": len(paths), "at": paths, "noise_moves_the_result": digits(change, 2)}
+    first = len(dict.fromkeys(order))
+    if first > 1 and order == order[:first] * (len(order) // first):
+        measured |= {"order": order[:first], "turns": len(order) // first}
+    return Verdict("yes", measured=measured)
+
+
+@contextmanager
+def _stretches(run: Run, paths: list[str]) -> Iterator[list[str]]:
+    """The stretches of blocks in the order in which a forward runs them: `LISTED`, or the list that others are in."""
+    found: list[str] = []
+
+    def noting(name: str) -> Callable[..., None]:
+        return lambda *_: found.append(name) if found[-1:] != [name] else None
+
+    places = [(envoy._module, LISTED) for envoy in run.text.envoys]
+    places += [(decoder(run).get_submodule(path), re.sub(r"\.\d+$", "", path)) for path in paths]
+    with ExitStack() as stack:
+        for module, name in places:
+            stack.enter_context(removed(module.register_forward_pre_hook(noting(name))))
+        yield found
 
 
 def _alike(run: Run) -> list[str]:
@@ -51,11 +75,18 @@ def _form(module: Module) -> frozenset[tuple[str, tuple[int, ...]]]:
 def _sentence(measured: Measured, _: list[int] | None, __: int) -> str:
     places = [f"`{path}`" for path in measured.get("at") or []]
     where = f" ({', '.join(places)})" if places and len(places) <= MOST else ""
+    turns = measured.get("turns")
+    taken = ", then ".join(f"`{name}`" for name in measured.get("order") or [])
+    times = {1: "once", 2: "twice"}.get(turns or 0, f"{turns} times")
     return (
         f"A forward also runs blocks that are not among `layers`{where}: nothing on this page is read in them, and "
         "what they do to the stream happens outside the blocks listed here."
+        + (f" It runs {taken}, and that {times}." if turns else "")
     )
 
+
+LISTED = "layers"
+"""What the listed blocks are called among the stretches of blocks."""
 
 MOST = 4
 """Most places that a sentence names one by one."""

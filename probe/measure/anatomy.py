@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 
 from .assembly import Assembly, Gate, Underivable, named, ordered
-from .expressions import Element, Expression, Leaf, carries_stream
+from .expressions import Element, Expression, Leaf, Sum, carries_stream
 from .expressions import order as order_of
 from .nodes import Factor, InterpolationNode, Node, OuterNode, ProductNode, TermNode, children
 from .path import Kind, Path
@@ -63,6 +63,27 @@ class Term:
     order: int
     element: Element = ()
     gates: tuple[str, ...] = ()
+
+    def fed_by(self, terms: tuple[Term, ...]) -> list[str]:
+        """Paths of the modules, in forward order, whose result is added to the stream where this term reads it and to
+        nothing else: those of the sum that it reads which are none of the block's ``terms``.
+        """
+        own = {term.leaf for term in terms}
+        found: dict[str, int] = {}
+
+        def look(expression: Expression) -> None:
+            match expression:
+                case Sum(left, right):
+                    look(left)
+                    look(right)
+                case Leaf(path=path) if not expression.norm and path not in own:
+                    found[path] = expression.order
+                    for each in expression.inputs:
+                        look(each)
+
+        if isinstance(self.reads, Sum):
+            look(self.reads)
+        return sorted(found, key=lambda path: found[path])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..recurrences import RECURRENCES
-from ..schema import Factor, Shape, Sublayer
+from ..schema import Factor, Feeder, Shape, Sublayer
 from .identities import expression
 from .run import Contribution, Run, Stack
 from .trace import Key
@@ -90,6 +90,10 @@ def _sublayer(stack: Stack, index: int, contribution: Contribution, parallel: bo
         kind=term.kind,
         module=type(envoy._module).__name__,
         recurrence=getattr(envoy, "recurrence", None) if term.kind == "mixer" else None,
+        fed_by=[
+            Feeder(path=path, module=type(stack.envoys[index]._module.get_submodule(path)).__name__)
+            for path in term.fed_by(stack.anatomy[index].terms)
+        ],
         pre_norm=term.pre_norm,
         post_norm=term.post_norm,
         contribution=contribution.name,

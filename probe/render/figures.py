@@ -58,7 +58,26 @@ def model_strip(standing: Standing) -> Markup:
                 role=role,
             )
         )
-    return render(Strip("model", nodes))
+    return render(Strip("model", _with_unlisted(record, nodes)))
+
+
+def _with_unlisted(record: Record, nodes: list[Node]) -> list[Node]:
+    """The stations with the blocks that are not in the list, where a forward runs them: behind it or in front of it."""
+    found = next((e for e in record.experiments if e.slug == "unlisted-blocks" and e.verdict == "yes"), None)
+    order, at, turns = (found.measured.get(name) if found else None for name in ("order", "at", "turns"))
+    if not isinstance(order, list) or not isinstance(at, list) or not isinstance(turns, int):
+        return nodes
+    paths = [str(path) for path in at]
+    stretches = []
+    for name in map(str, order):
+        if name == "layers":
+            stretches += [node for node in nodes if node.label == name]
+            continue
+        many = sum(path == name or path.rpartition(".")[0] == name for path in paths)
+        times = f", {turns} times in turns with layers" if turns > 1 else ""
+        stretches.append(Node(name, None, {}, None, f"not in the list{times}", many if many > 1 else None, "stream"))
+    place = next(index for index, node in enumerate(nodes) if node.label == "layers")
+    return [*nodes[:place], *stretches, *nodes[place + 1 :]]
 
 
 def _short(value: Value, subject: Subject) -> dict[str, Name]:

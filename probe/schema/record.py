@@ -89,6 +89,13 @@ class Row(Part):
     value: Scalar | list[Scalar]
 
 
+class Feeder(Part):
+    """A module whose result reaches one sublayer alone, and not the block's sum."""
+
+    path: str = Field(description="native path of the module from the block")
+    module: str = Field(description="its native class")
+
+
 class Sublayer(Part):
     """One add of a block, in forward order."""
 
@@ -99,6 +106,10 @@ class Sublayer(Part):
         None,
         description="what the function that runs a mixer's recurrence computes: a (gated) delta rule, a linear recurrent "
         "unit, an mLSTM, a state-space scan, or RWKV's weighted average; null where no such function ran",
+    )
+    fed_by: list[Feeder] = Field(
+        [],
+        description="modules, one after another, whose result is added to the stream on the way into this sublayer alone",
     )
     pre_norm: str | None = Field(description="native child name of the norm the sublayer reads through")
     post_norm: str | None = Field(description="native child name of the norm between the sublayer and the add")

@@ -182,3 +182,11 @@ def test_experiments_leave_the_model_as_it_was(run_of: RunOf) -> None:
         assert digest.of_weights(module) == before
         assert module.config._attn_implementation == attn
         assert all(torch.equal(buffer, rotary[name]) for name, buffer in module.named_buffers())
+
+
+@pytest.mark.parametrize("cycles", [2, 3])
+def test_blocks_outside_the_list_are_told_in_the_order_in_which_a_forward_runs_them(
+    run_of: RunOf, decide: Decide, cycles: int
+) -> None:
+    verdict = decide("unlisted-blocks", run_of("hrm_text", H_cycles=cycles))
+    assert verdict.measured["order"] == ["layers", "H_module.layers"] and verdict.measured["turns"] == cycles

@@ -84,3 +84,11 @@ def test_several_lanes_are_mixed_and_written_to() -> None:
     """The table gives this identity in words."""
     written = {text(block.tree, "x", ["attention", "mlp"]) for block in _anatomy("deepseek_v4")}
     assert written == {"mlp_combᵀ · (attention_combᵀ · x + attention_post ⊗ attention) + mlp_post ⊗ mlp"}
+
+
+def test_what_is_added_for_one_sublayer_alone_is_told() -> None:
+    """Zamba's shared attention is added to what the mixer reads, and the stream goes past that add."""
+    fed = [[term.fed_by(block.terms) for term in block.terms] for block in _anatomy("zamba2")]
+    assert fed[:2] == [[[]], [["shared_transformer", "linear"]]]
+    for name in ("llama", "falcon_h1", "deepseek_v4", "gemma4_text"):
+        assert not any(term.fed_by(block.terms) for block in _anatomy(name) for term in block.terms)

@@ -16,7 +16,7 @@ from probe.render.know.subject import Subject
 from probe.render.other_names import by_tool
 from probe.render.standing import Standing
 from probe.render.text import row_id
-from probe.schema import Record, Shape, Value
+from probe.schema import Feeder, Record, Shape, Value
 from probe.store import read_record
 from tests.render import fixture
 from tests.render.conftest import ROOT
@@ -80,6 +80,25 @@ def test_a_mixers_recurrence_stands_in_a_panel_between_its_convolution_and_its_r
     assert inside == {"mixer_x", "mixer_b", "mixer_c", "mixer_dt", "mixer_step_size", "mixer_decay", "state_in"}
     assert tops["conv_output"] < top and tops["recurrence_output"] > top + height < tops["state_out"]
     assert tops["attention_premix"] > tops["recurrence_output"]
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+def test_what_feeds_one_sublayer_is_drawn_in_front_of_it_and_joins_beside_the_stream(narrow: bool) -> None:
+    record = read_record(ROOT / "site_src" / "records" / "zamba2" / "tiny.json")
+    index = next(k for k, shape in enumerate(record.shapes) if shape.layer_type == "hybrid")
+    mine = [k for k, s in enumerate(record.blocks) if s == index]
+    fed = [Feeder(path="shared_transformer", module="Shared"), Feeder(path="linear", module="Linear")]
+    [mixer] = record.shapes[index].sublayers
+    shape = record.shapes[index].model_copy(update={"sublayers": [mixer.model_copy(update={"fed_by": fed})]})
+    svg = drawn((shape, index, mine, record.values, "model."), narrow)
+    check_labels(svg)
+    tops = {card.removeprefix("#v-layers-"): y for card, _, y, _, _ in rectangles(svg)}
+    mixed = [y for name, y in tops.items() if "linear_attn" in name]
+    served = [name for name in tops if name.startswith("shared_transformer-self_attn-attention_")]
+    joins, leaves = sorted(_nodes(svg), key=lambda node: node[2])
+    assert len(served) == 7 and max(tops[name] for name in served) < joins[2] < min(mixed)
+    assert joins[1] > leaves[1], "the stream's own add stands on the stream, the other beside it"
+    assert len(rectangles(drawn((record.shapes[index], index, mine, record.values, "model."), narrow))) == len(tops) - 8
 
 
 def test_a_mixer_whose_values_do_not_tell_its_wiring_has_chips_without_lines() -> None:

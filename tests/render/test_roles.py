@@ -7,8 +7,9 @@ import re
 import pytest
 
 from probe.render.diagram.model import Reader
-from probe.render.figures import equation
+from probe.render.figures import equation, model_strip
 from probe.render.roles import row_role, term_role
+from probe.render.standing import Standing
 from probe.schema import Record
 from probe.store import read_record
 from tests.render.conftest import ROOT
@@ -52,3 +53,14 @@ def test_the_same_name_is_of_the_mixture_on_some_blocks_and_of_the_mlp_on_others
     for block, role in roles.items():
         kind = record.shapes[record.blocks[block]].sublayers[-1].kind
         assert role == {"mlp": "mlp", "moe": "mixture"}[kind]
+
+
+@pytest.mark.parametrize("order", [["layers", "H.blocks"], ["H.blocks", "layers"]])
+def test_blocks_outside_the_list_stand_in_the_strip_where_a_forward_runs_them(order: list[str]) -> None:
+    record = read_record(ROOT / "site_src" / "records" / "hrm_text" / "tiny.json")
+    found = next(e for e in record.experiments if e.slug == "unlisted-blocks")
+    found.measured |= {"at": ["H.blocks.0", "H.blocks.1"], "order": list(order), "turns": 3}
+    strip = re.sub(r"<[^>]+>|\s+", " ", model_strip(Standing(record, None)))
+    places = [strip.index(text) for text in (order[0], order[1], "norm ")]
+    assert places == sorted(places)
+    assert re.search(r"H\.blocks +× 2 +not in the list, 3 times in turns with layers", strip)

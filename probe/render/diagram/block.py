@@ -6,18 +6,21 @@ and a narrow one for phones, in which everything stands in one column.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from probe.render.diagram.canvas import CHIP, Canvas, Label, Placed
-from probe.render.diagram.interior import TOP, fill
+from probe.render.diagram.interior import TOP, fill, values
 from probe.render.diagram.model import Block, Lane
 from probe.render.diagram.room import Room
 
 WIDE, NARROW = 668.0, 326.0
 BESIDE = 34.0
 """From where a sublayer's way ends to its contribution, so that ⊗ between them touches neither."""
+
+JOINT = 24.0
+"""From the left of a box to where what feeds a sublayer is added to what it reads."""
 
 
 @dataclass(frozen=True)
@@ -110,19 +113,27 @@ def _lane(
 ) -> float:
     """Draws a sublayer from its tap at ``source`` to its add at ``sink``; returns how far down it reaches."""
     alone = outs is None
+    if lane.joins:
+        y = _feeders(canvas, frame, lane, y, source)
     tap = y + 24 + CHIP / 2 if lane.entry else y + 24 + 19
-    if alone:
+    joint = frame.left + JOINT
+    if lane.joins:
+        canvas.line([(joint, y), (joint, tap - CHIP / 2)], "flow")
+    elif alone:
         canvas.dot(source, tap)
     if ins is not None:
         ins.append(tap)
     if lane.entry:
-        last = _entry(canvas, frame, lane.entry, source, tap, halo=not alone)
+        last = _entry(canvas, frame, lane.entry, None if lane.joins else source, tap, halo=not alone)
         top = last.bottom + 16
         over = frame.left + 18 if frame.narrow else last.cx
         canvas.line([(over, last.bottom), (over, top)], "flow")
     else:
         top = tap - 19
-        canvas.line([(source, tap), (frame.left, tap)], "flow", halo=not alone)
+        if lane.joins:
+            canvas.line([(joint, y), (joint, top)], "flow")
+        else:
+            canvas.line([(source, tap), (frame.left, tap)], "flow", halo=not alone)
     room = Room(
         frame.left + (12 if frame.narrow else 14),
         frame.right - (12 if frame.narrow else 14),
@@ -164,8 +175,37 @@ def _drift(lane: Lane) -> float:
     return 0 if lane.post is None or lane.contribution is None else lane.contribution.width - 12
 
 
-def _entry(canvas: Canvas, frame: Frame, labels: list[Label], source: float, tap: float, halo: bool) -> Placed:
-    """The way in: a norm and the values on it. Returns the last of them."""
+def _feeders(canvas: Canvas, frame: Frame, lane: Lane, y: float, source: float) -> float:
+    """What is added to the stream for this lane alone, and that add. Returns where the add ends."""
+    joint = frame.left + JOINT
+    side = 12 if frame.narrow else 14
+    tap = y + 24 + CHIP / 2
+    canvas.dot(source, tap)
+    canvas.line([(source, tap), (frame.left, tap)], "flow")
+    y += 24
+    for place, fed in enumerate(lane.fed):
+        if place:
+            canvas.line([(joint, y), (joint, y + 18)], "flow")
+            y += 18
+        if not fed.inside:
+            y = canvas.place(replace(fed.box, form="norm"), frame.left, y).bottom
+            continue
+        room = Room(frame.left + side, frame.right - side, y + TOP, frame.narrow, 0)
+        bottom = values(canvas, "attention", fed.inside, room).bottom + 13
+        subtitle = "" if frame.narrow else fed.subtitle
+        canvas.box(fed.box, frame.left, y, frame.right - frame.left, bottom - y, subtitle, "")
+        y = bottom
+    assert lane.joins is not None
+    middle = y + 18 + 10.5
+    canvas.line([(joint, y), (joint, middle - 10.5)], "flow")
+    canvas.dot(source, middle)
+    canvas.line([(source, middle), (joint - 10.5, middle)], "flow")
+    canvas.node(lane.joins, joint, middle)
+    return middle + 10.5
+
+
+def _entry(canvas: Canvas, frame: Frame, labels: list[Label], source: float | None, tap: float, halo: bool) -> Placed:
+    """The way in: a norm and the values on it, from the stream if it comes from there. Returns the last of them."""
     placed: list[Placed] = []
     x, y = frame.left, tap - CHIP / 2
     gap = 22.0
@@ -180,7 +220,8 @@ def _entry(canvas: Canvas, frame: Frame, labels: list[Label], source: float, tap
             canvas.line([(placed[-1].right, y + CHIP / 2), (x, y + CHIP / 2)], "flow")
         placed.append(canvas.place(label, x, y))
         x = placed[-1].right + gap
-    canvas.line([(source, tap), (placed[0].x, tap)], "flow", halo=halo)
+    if source is not None:
+        canvas.line([(source, tap), (placed[0].x, tap)], "flow", halo=halo)
     return placed[-1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from probe.render.diagram import mixer
@@ -19,19 +19,22 @@ BRANCH = 21.0
 
 def fill(canvas: Canvas, lane: Lane, room: Room) -> Filled:
     """Draws the inside of ``lane``'s box."""
-    if lane.panels:
-        return _panels(canvas, lane, room)
-    labels = list(lane.inside.values())
+    return _panels(canvas, lane, room) if lane.panels else values(canvas, lane.sub.kind, lane.inside, room)
+
+
+def values(canvas: Canvas, kind: str, inside: Mapping[str, Label], room: Room) -> Filled:
+    """Draws the values inside the box of a sublayer of some kind, or of what feeds one."""
+    labels = list(inside.values())
     if not labels:
         return Filled(room.top - 2, None)
     named = {label.text: label for label in labels}
-    wired = mixer.wiring(named) if lane.sub.kind == "mixer" and len(named) == len(labels) else None
+    wired = mixer.wiring(named) if kind == "mixer" and len(named) == len(labels) else None
     if wired:
         return mixer.draw(canvas, named, wired, room)
-    attention = all(f"attention_{name}" in lane.inside for name in ATTENTION)
-    joined = lane.sub.kind == "mlp"
+    attention = all(f"attention_{name}" in inside for name in ATTENTION)
+    joined = kind == "mlp"
     if attention:
-        parts = {name: lane.inside[f"attention_{name}"] for name in ATTENTION}
+        parts = {name: inside[f"attention_{name}"] for name in ATTENTION}
         return (_attention_narrow if room.narrow else _attention)(canvas, parts, room)
     if room.narrow:
         return _stack(canvas, labels, room, joined=joined)

@@ -13,7 +13,7 @@ from probe.render.know.subject import host_path
 from probe.render.naming import Name, lines, tool_lines
 from probe.render.roles import KINDS, MIXTURE, value_role
 from probe.render.text import figure, row_id, words
-from probe.schema import Factor, Shape, Sublayer, Value
+from probe.schema import Factor, Feeder, Shape, Sublayer, Value
 
 PANELS = (("router", re.compile(r"^router|^expert_(weights|indices)")), ("experts", re.compile(r"^expert_|^routed_")))
 SIZE_NOTES = {
@@ -24,8 +24,22 @@ SIZE_NOTES = {
 
 
 @dataclass
+class Fed:
+    """A module on the way to where its result joins what a sublayer reads, and the values that are served inside it."""
+
+    box: Label
+    subtitle: str
+    inside: dict[str, Label]
+
+
+@dataclass
 class Lane:
-    """A sublayer as it is drawn, in the order of its computation."""
+    """A sublayer as it is drawn, in the order of its computation.
+
+    Attributes:
+        fed: what is added to the stream on the way into this sublayer alone, one module after another.
+        joins: that add; None where there is none.
+    """
 
     sub: Sublayer
     box: Label
@@ -38,6 +52,8 @@ class Lane:
     contribution: Label | None
     add: Label
     factor: Label | None = None
+    fed: list[Fed] = field(default_factory=list)
+    joins: Label | None = None
 
 
 @dataclass
@@ -201,7 +217,25 @@ class Reader:
             contribution,
             add,
             factor,
+            [self._fed(feeder, sub) for feeder in sub.fed_by],
+            self._joins(sub) if sub.fed_by else None,
         )
+
+    def _fed(self, feeder: Feeder, sub: Sublayer) -> Fed:
+        """A module whose result joins what a sublayer reads, with the values that are served inside it."""
+        host = f"{self.block_host}.{feeder.path}"
+        served = [v for v in self.below if v.host == host or v.host.startswith(f"{host}.")]
+        role = KINDS["attention"]
+        inside = {v.name: label for v in served if (label := self._label(v, role)).state != "absent"}
+        into = sub.host or sub.contribution
+        rows = [("class", feeder.module), ("adds", f"its result to what {into} reads, and to nothing else")]
+        if not inside:
+            rows.append(("inside", "no value is served in it"))
+        return Fed(self._part("box", feeder.path, role if inside else "flow", "feeder", rows), feeder.module, inside)
+
+    def _joins(self, sub: Sublayer) -> Label:
+        rows = [("adds", sub.fed_by[-1].path), ("to", f"what {sub.host or sub.contribution} reads, not the stream")]
+        return self._part("add", "add", "flow", "add", rows)
 
     @staticmethod
     def _panels(inside: dict[str, Label]) -> list[tuple[str, list[Label]]]:
