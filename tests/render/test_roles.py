@@ -58,9 +58,9 @@ def test_the_same_name_is_of_the_mixture_on_some_blocks_and_of_the_mlp_on_others
 @pytest.mark.parametrize("order", [["layers", "H.blocks"], ["H.blocks", "layers"]])
 def test_blocks_outside_the_list_stand_in_the_strip_where_a_forward_runs_them(order: list[str]) -> None:
     record = read_record(ROOT / "site_src" / "records" / "hrm_text" / "tiny.json")
-    found = next(e for e in record.experiments if e.slug == "unlisted-blocks")
-    found.measured |= {"at": ["H.blocks.0", "H.blocks.1"], "order": list(order), "turns": 3}
-    strip = re.sub(r"<[^>]+>|\s+", " ", model_strip(Standing(record, None)))
+    told = {"at": ["H.blocks.0", "H.blocks.1"], "order": order, "turns": 3}
+    found = [e.model_copy(update={"measured": told}) if e.slug == "unlisted-blocks" else e for e in record.experiments]
+    strip = re.sub(r"<[^>]+>|\s+", " ", model_strip(Standing(record.model_copy(update={"experiments": found}), None)))
     places = [strip.index(text) for text in (order[0], order[1], "norm ")]
     assert places == sorted(places)
     assert re.search(r"H\.blocks +× 2 +not in the list, 3 times in turns with layers", strip)
