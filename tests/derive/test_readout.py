@@ -10,7 +10,7 @@ from tests.derive.summaries import standardized
 
 
 def test_a_stream_that_is_halved_between_blocks_is_halved_before_the_norm_too() -> None:
-    """RWKV halves its stream after every second block of the twin, block 3 among them, which is the last."""
+    """RWKV halves its stream after every third block of the twin, block 5 among them, which is the last."""
     model = standardized("rwkv", "tiny")
     run = measure(model)
     taken: list[torch.Tensor] = []
@@ -18,12 +18,12 @@ def test_a_stream_that_is_halved_between_blocks_is_halved_before_the_norm_too() 
     with torch.no_grad():
         model._module(**run.inputs)
     hook.remove()
-    last = run.text.get(3, "", "layer_output")
+    last = run.text.get(5, "", "layer_output")
     assert last is not None and torch.equal(taken[0], last / 2)
     assert model.readout.leaving == 0.5
     text, roots = all_identities(run)
     held = {found.name: found for found in (*text, *roots)}
     assert held["readout"].holds and held["final norm"].expression.startswith("norm(0.5 * layers[-1].layer_output)")
-    for entering, leaving in ((1, 1.0), (2, 0.5), (3, 1.0)):
+    for entering, leaving in ((2, 1.0), (3, 0.5), (4, 1.0)):
         given, gave = run.text.get(entering, "", "layer_input"), run.text.get(entering - 1, "", "layer_output")
         assert given is not None and gave is not None and torch.equal(given, leaving * gave)

@@ -192,7 +192,7 @@ def test_a_state_whose_width_is_the_number_of_positions_is_no_entry_a_position()
 
 def test_a_cache_that_is_one_state_is_told_of_no_block() -> None:
     (state,) = (fact for fact in cache_facts(run_of("rwkv")) if fact.name == "cache_state_bytes")
-    assert state.statement == "The cache holds one state of 7,680 bytes for all blocks, whatever the length."
+    assert state.statement == "The cache holds one state of 11,520 bytes for all blocks, whatever the length."
 
 
 def test_an_attention_on_the_way_to_another_sublayer_has_heads_when_only_built() -> None:

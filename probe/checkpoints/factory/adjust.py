@@ -372,7 +372,7 @@ ADJUST: dict[str, tuple[dict[str, Any], str]] = {
         "queries, the class default has as many as there are queries",
     ),
     "rwkv": (
-        {"num_hidden_layers": 4, "rescale_every": 2},
+        {"num_hidden_layers": 6, "rescale_every": 3},
         "the published checkpoints have several times the blocks after which the stream is halved",
     ),
     "sarvam_mla": (
