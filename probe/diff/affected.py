@@ -14,7 +14,7 @@ from pathlib import Path
 
 from probe import fingerprint, jobs, registry, store
 from probe.diff import git
-from probe.diff.sources import source
+from probe.diff.sources import here, source
 
 _TAKE = """
 import json, sys
@@ -38,7 +38,7 @@ def since(revision: str, options: jobs.Options) -> list[str]:
     if not then or any(versions):
         return registry.names()
     touched = {name for name in registry.names() if then.get(name) != now.get(name)}
-    old, new = source(start).digests, source(str(store.records_dir())).digests
+    old, new = source(start).digests, here().digests
     touched |= {key[0] for key in {**old, **new} if old.get(key) != new.get(key)}
     return sorted(touched & set(registry.names()))
 

@@ -33,9 +33,11 @@ def commit(revision: str) -> str:
     try:
         return ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
     except ProbeError:
+        remedy = "name one of either"
+        if ask("rev-parse", "--is-shallow-repository").strip() == b"true":
+            remedy = "this shallow clone has few revisions: `git fetch --unshallow` brings the others"
         raise ProbeError(
-            f"{revision!r} is neither a revision of this repository nor a folder of records; "
-            "a shallow clone has few revisions: `git fetch --unshallow` brings the others."
+            f"{revision!r} is neither a revision of this repository nor a folder of records; {remedy}."
         ) from None
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-from probe import store
 from probe.arguments import Parser, named
 from probe.diff.report import difference, markdown
-from probe.diff.sources import source
+from probe.diff.sources import here, source
 
 _STATUS = """\
 BASE and HEAD are each a git revision or a folder of records; without HEAD, the records of the working tree.
@@ -24,7 +22,6 @@ def diff(given: list[str]) -> int:
         "head", metavar="HEAD", type=named, nargs="?", help="what to compare (default: the working tree)"
     )
     found = parser.read(given)
-    head: str | Path = found.head or store.records_dir()
-    differs = difference(source(found.base), source(str(head)))
+    differs = difference(source(found.base), source(found.head) if found.head else here())
     sys.stdout.write(markdown(differs))
     return int(differs.any)

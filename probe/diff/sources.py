@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probe import store
 from probe.diff import git
 from probe.errors import ProbeError
 
@@ -62,6 +64,16 @@ def source(name: str) -> Source:
         if paths or not any(folder.iterdir()) or (folder / "schema.json").is_file():
             return _of_folder(name, paths)
     return Source(name, git.blobs(name), git.read)
+
+
+def here() -> Source:
+    """The records of the working tree. Raises ProbeError where their folder is missing."""
+    folder = store.records_dir()
+    if not folder.is_dir():
+        chosen = "PROBE_RECORDS names it: name another, or unset it"
+        remedy = chosen if os.environ.get("PROBE_RECORDS") else "`python -m probe --all` makes it"
+        raise ProbeError(f"There is no folder of records {folder}; {remedy}.")
+    return source(str(folder))
 
 
 def _of_folder(name: str, paths: Mapping[Key, Path]) -> Source:

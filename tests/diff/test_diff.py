@@ -17,7 +17,9 @@ from probe.diff import git
 from probe.diff.compare import compare
 from probe.diff.numbers import neighbours, same, same_words
 from probe.diff.rows import same_error
+from probe.diff.sources import here, source
 from probe.diff.words import code, spans
+from probe.errors import ProbeError
 from tests.render import fixture
 
 Record = dict[str, Any]
@@ -137,6 +139,24 @@ def test_revisions_are_read_from_git(
     assert _told(capsys, "main")[0] == 0
     assert _told(capsys, "main", tmp_path)[0] == 0  # a checkout is taken for its records
     assert _told(capsys, tmp_path, "main~1")[0] == 1
+    with pytest.raises(ProbeError, match=r"neither a revision .* nor a folder of records; name one of either"):
+        source("nosuch")
+    run("clone", "-q", "--depth", "1", f"file://{tmp_path}", "shallow")
+    monkeypatch.setattr(store, "ROOT", tmp_path / "shallow")
+    with pytest.raises(ProbeError, match="fetch --unshallow"):
+        source("main~1")
+
+
+def test_a_folder_of_records_that_is_missing_is_told_by_what_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROBE_RECORDS", str(tmp_path / "gone"))
+    with pytest.raises(ProbeError, match="gone; PROBE_RECORDS names it: name another, or unset it"):
+        here()
+    monkeypatch.delenv("PROBE_RECORDS")
+    monkeypatch.setattr(store, "ROOT", tmp_path)
+    with pytest.raises(ProbeError, match="`python -m probe --all` makes it"):
+        here()
 
 
 def test_a_key_that_no_rule_knows_is_a_fact() -> None:
