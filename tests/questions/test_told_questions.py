@@ -14,6 +14,7 @@ import pytest
 
 from probe.render.know import what_to_know
 from tests.questions.pages import PAGES, Page
+from tests.questions.test_questions import quirk
 
 Of = Callable[[Page], object]
 
@@ -69,6 +70,17 @@ def carrying(name: str) -> Of:
     return found
 
 
+def normed(page: Page) -> bool:
+    """Whether all blocks have norms of one kind before their sublayers, and the stream between them is no norm's."""
+    found = page.verdict("layernorm")
+    return found == "no" or (found == "yes" and page.quirk("post-ln") is None)
+
+
+def centring(page: Page) -> str:
+    makes = {"no": "makes another model of it", "yes": "changes nothing that a norm of a block reads"}
+    return f"centring the weights that write to the stream {makes[page.verdict('layernorm') or 'no']}"
+
+
 def further(page: Page) -> bool:
     counts = [entry(page, name) for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")]
     return any(isinstance(count, int) and count > 0 for count in counts)
@@ -121,10 +133,6 @@ def one_latent(page: Page) -> object:
     return page.quirk("cached-otherwise") and isinstance(stored, list) and len(stored) == 2 and stored[0] == 1
 
 
-def streams(page: Page) -> object:
-    return page.quirk("multimodal-rotary")
-
-
 SKIPPED = {"deepseek_v3", "deepseek_v4", "glm4_moe", "glm_moe_dsa", "hy_v3", "longcat_flash", "exaone_moe"}
 """Families whose classes name the weights of further-token layers that they skip."""
 
@@ -137,6 +145,10 @@ TOLD = (
          "know-machinery", r"attention_queries (are|and attention_keys are each) [\d.]+ times as long as what their"),
     Told("the same", "what keys carry of the scores' factor", carrying("keys"),
          "know-machinery", r"attention_keys are (each )?[\d.]+ times as long as what their"),
+    Told("TransformerLens (center_writing_weights)", "whether writing weights may be centred", normed,
+         "know-consequences", centring),
+    Told("TransformerLens (center_unembed)", "whether the unembedding may be centred", quirk("softcapped-logits"),
+         "know-lens", r"so the unembedding cannot be centred over the vocabulary"),
     Told("transformers, vLLM (MTP)", "whether layers for further tokens are built", further, "know-blocks",
          lambda page: rf"and the class builds none: the model has the {len(page.record.blocks)} blocks"),
     Told("Qwen3-VL", "after which text blocks features of other encoder blocks are added", deep, "know-entrance",
@@ -151,7 +163,8 @@ TOLD = (
          "rotary_length"),
     Told("Phi-3 (longrope)", "when the other set of frequencies is taken", two_sets, "know-entrance",
          r"past original_max_position_embeddings positions \S+ turns all of them otherwise", "rotary_switch"),
-    Told("Qwen2-VL, mlx-vlm (M-RoPE)", "which part of a head each stream of positions turns", streams, "know-entrance",
+    Told("Qwen2-VL, mlx-vlm (M-RoPE)", "which part of a head each stream of positions turns",
+         quirk("multimodal-rotary"), "know-entrance",
          r"turn dimensions of their own: \d+, \d+ and \d+ pairs a head", "pairs"),
     Told("transformers, vLLM (MLA)", "what is cached of a latent attention", one_latent, "know-loading",
          r"heads x width: 1 x \d+ for|in the keys' place one vector of \d+ numbers for all heads", "latent_width"),

@@ -30,6 +30,7 @@ def consequences(subject: Subject) -> list[Markup]:
         *_order(subject),
         *_answered(subject, found),
         *_last_stream(subject, found),
+        *_centring(subject),
         *shared_heads(subject),
     ]
 
@@ -217,3 +218,25 @@ def _met(shape: Shape) -> set[type[ast.AST]]:
 
 def _holds_stream(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Name) and part.id == "stream" for part in ast.walk(node))
+
+
+def _centring(subject: Subject) -> list[Markup]:
+    """Whether what writes to the stream may be centred: whether the norms that read it lose a constant."""
+    found = next((e for e in subject.record.experiments if e.slug == "layernorm"), None)
+    if found is None or found.verdict not in ("yes", "no"):
+        return []
+    if found.verdict == "no":
+        return [
+            say(
+                "No norm of the blocks subtracts the mean, so centring the weights that write to the stream makes "
+                "another model of it."
+            )
+        ]
+    blocks = found.blocks or []
+    if len(blocks) < subject.total or "post-ln" in subject.quirks:
+        return []
+    text = (
+        "The norms of the blocks subtract the mean, so centring the weights that write to the stream changes nothing "
+        "that a norm of a block reads."
+    )
+    return [say(text)]

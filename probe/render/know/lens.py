@@ -20,7 +20,14 @@ SCALED = re.compile(r"\(([\d.]+) \* layers\[-1\]")
 
 
 def lens(subject: Subject) -> list[Markup]:
-    return [*_exact(subject), *_entering(subject), *_after(subject), *_returned(subject), *_tied(subject)]
+    return [
+        *_exact(subject),
+        *_entering(subject),
+        *_after(subject),
+        *_returned(subject),
+        *_capped(subject),
+        *_tied(subject),
+    ]
 
 
 def _exact(subject: Subject) -> list[Markup]:
@@ -150,3 +157,14 @@ def _tied(subject: Subject) -> list[Markup]:
     if "tied-weights" not in subject.quirks:
         return []
     return [say("Head and embedding are one table, so a weight edit of the lens edits the embedding.")]
+
+
+def _capped(subject: Subject) -> list[Markup]:
+    """That a constant added to all logits counts where a cap follows."""
+    if "softcapped-logits" not in subject.quirks:
+        return []
+    text = (
+        "A number added to all logits before the cap changes the probabilities, so the unembedding cannot be centred "
+        "over the vocabulary."
+    )
+    return [say(text)]
