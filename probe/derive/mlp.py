@@ -36,18 +36,23 @@ def describe(
 
 
 def _activation(model: torch.nn.Module, recording: Recording, host: HostDraft, neurons: Site, within: str) -> None:
-    """The activation: the module without matrices that gives as many numbers as there are neurons, else torch's own,
-    with its square where the neurons are that.
+    """The activation: the module without matrices that gives as many numbers as there are neurons, where several MLPs
+    share that module the call of it, else torch's own, with its square where the neurons are that.
     """
     sites = [site for site in recording.below(within) if site.order < neurons.order]
     axes = "(batch seq) intermediate_size" if neurons.tensor.ndim == 2 else None
-    for site in reversed(sites):
+    last_first = sites[::-1]
+    modules, calls = ([site for site in last_first if bool(site.steps) is inside] for inside in (False, True))
+    for site in (*modules, *calls):
         if _is_activation(model, recording, site, neurons.tensor):
             host.values["mlp_activation"] = Declared(
                 "Neurons", location(site, host.path), str(Mlp.mlp_activation.description), axes
             )
             if site.module.startswith(f"{host.path}."):
                 host.aliases[site.module.removeprefix(f"{host.path}.")] = "act_fn"
+            elif site.module == host.path:
+                children = model.get_submodule(host.path).named_children()
+                host.aliases |= {name: "act_fn" for name, child in children if child is site.called}
             return
     for event in reversed(recording.inside(within)):
         if event.order < neurons.order and event.name in ACTIVATIONS and event.output.shape == neurons.tensor.shape:
@@ -68,12 +73,18 @@ def _operation(recording: Recording, sites: Iterable[Site], tensor: torch.Tensor
 
 
 def _is_activation(model: torch.nn.Module, recording: Recording, site: Site, neurons: torch.Tensor) -> bool:
-    if site.steps or site.side != "output" or site.index != () or site.tensor.shape != neurons.shape:
+    if site.side != "output" or site.index != () or site.tensor.shape != neurons.shape or not recording.once(site):
         return False
-    if not recording.once(site):
+    module = site.called if site.steps else model.get_submodule(site.module)
+    if not isinstance(module, torch.nn.Module) or any(p.ndim > 1 for p in module.parameters()):
         return False
-    module = model.get_submodule(site.module)
-    if any(p.ndim > 1 for p in module.parameters()) or is_norm(module, neurons.shape[-1]):
+    if is_norm(module, neurons.shape[-1]):
         return False
-    given = entering(recording, site.module)
+    given = _given(recording, site) if site.steps else entering(recording, site.module)
     return given is not None and given.tensor.shape == neurons.shape and not torch.equal(given.tensor, site.tensor)
+
+
+def _given(recording: Recording, site: Site) -> Site | None:
+    """The first tensor that an operation was called with."""
+    place = (site.module, site.steps, "inputs")
+    return next((each for each in recording.below(site.module) if each.place == place), None)

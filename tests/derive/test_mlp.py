@@ -30,6 +30,22 @@ def test_a_layer_that_makes_a_gate_is_no_down_projection() -> None:
     assert model.layers[1].mlp.intermediate_size == given.shape[-1] == 4 * 96
 
 
+def test_an_activation_that_all_blocks_share_is_read_where_each_calls_it() -> None:
+    """The blocks of OpenAI's first GPT have one module for it, so that its own output is another block's too."""
+    model = standardized("openai-gpt", "tiny")
+    blocks = model._module.transformer.h
+    assert len({id(block.mlp.act) for block in blocks}) == 1
+    _, inputs = prepare(model)
+    values = read_all(model, inputs)
+    for index, block in enumerate(blocks):
+        given = values[Key("model.layers[i]", index, "mlp_input")]
+        with torch.no_grad():
+            assert torch.equal(
+                values[Key("model.layers[i].mlp", index, "mlp_activation")], block.mlp.act(block.mlp.c_fc(given))
+            )
+    assert _equations("openai-gpt")["activation"] == "act_fn(c_fc(mlp_input)) == mlp_activation"
+
+
 def _equations(family: str) -> dict[str, str]:
     """The equations that hold about MLPs' interiors, by name."""
     text, _ = all_identities(measure(standardized(family, "tiny")))
