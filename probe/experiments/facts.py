@@ -22,6 +22,7 @@ from .passed_over import passed_over
 from .recurrence_code import recurrence_facts
 from .rotary_modules import rotary_facts
 from .scores import fits, seen
+from .tail import tail_facts
 from .wiring import hyper_connections
 
 
@@ -38,6 +39,7 @@ def facts(run: Run) -> list[Fact]:
         ("score scales", score_scales),
         ("rotary modules", rotary_facts),
         ("hidden states", hidden_states),
+        ("way to the logits", tail_facts),
         ("recurrence", recurrence_facts),
         ("misread values", misread_facts),
         ("half precision", half_facts),

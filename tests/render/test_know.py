@@ -160,6 +160,9 @@ def test_a_readout_that_fails_is_no_exact_lens() -> None:
     assert plain(changed(page, identities=broken), "know-lens").startswith("No: ")
     gone = [i for i in page.record.identities if i.name != "readout"]
     assert plain(changed(page, identities=gone), "know-lens").startswith("No way")
+    for name, said in (("lens_by_writing", "Yes, though no module does it alone. So"), ("logits_take_more", "No. So")):
+        fact = Fact(name=name, label="Tail", value=0, statement="So it was.")
+        assert plain(changed(page, identities=gone, facts=[fact]), "know-lens").startswith(said)
 
 
 def test_a_stream_that_changes_between_blocks_is_not_called_exact() -> None:

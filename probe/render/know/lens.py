@@ -53,6 +53,10 @@ def _exact(subject: Subject) -> list[Markup]:
     if failed:
         text = "No: norm and head on the last block's output miss the model's logits by {error}. {reason}"
         return [say(text, error=error_text(failed.max_abs_error), reason=failed.reason or "")]
+    if fact := subject.fact("lens_by_writing"):
+        return [prose(f"Yes, though no module does it alone. {fact.statement}")]
+    if fact := subject.fact("logits_take_more"):
+        return [prose(f"No. {fact.statement}")]
     if fact := subject.fact("unkept_readout") or subject.fact("unkept_final_norm"):
         text = (
             "No: what the head reads is not the last block's output ({error} apart), and nothing was found that makes "
