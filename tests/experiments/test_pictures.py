@@ -173,6 +173,12 @@ def test_factors_are_shown_where_they_differ_from_block_to_block(run_of: Runs) -
     assert scalars.pictures(run_of("gemma4_text", change=change([0.5] * 8))) == []
 
 
+def test_factors_that_stay_are_drawn_beside_those_that_differ(run_of: Runs) -> None:
+    [drawn] = scalars.pictures(run_of("minimax"))
+    assert list(_numbers(drawn)) == ["attn_alpha_factor", "attn_beta_factor", "mlp_alpha_factor", "mlp_beta_factor"]
+    assert "the same on all that have it: `mlp_alpha_factor`, `mlp_beta_factor`" in drawn.statement
+
+
 def test_the_heads_with_most_of_something_are_chosen(run_of: Runs) -> None:
     size = 6
     even = torch.ones(size, size).tril()

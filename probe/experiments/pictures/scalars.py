@@ -15,19 +15,24 @@ MOST = 6
 
 
 def pictures(run: Run) -> list[Picture]:
-    """One picture, with a line for each factor that is one number a block; none where each is the same on all."""
+    """One picture, with a line for each factor that is one number a block, those that differ first; none where each is
+    the same on all.
+    """
     series: dict[str, list[float | None]] = {}
     for index, anatomy in enumerate(run.text.anatomy):
         for factor in factors(anatomy.tree):
             number = None if factor.kind == "gate" else _number(factor_value(run.text, index, factor))
             if number is not None:
                 series.setdefault(factor.name, [None] * len(run.text))[index] = number
-    shown = {name: numbers for name, numbers in series.items() if _varies(numbers)}
-    if not shown:
+    varying = [name for name, numbers in series.items() if _varies(numbers)]
+    if not varying:
         return []
-    shown = dict(list(shown.items())[:MOST])
-    every = [number for numbers in shown.values() for number in numbers if number is not None]
-    names = ", ".join(f"`{name}`" for name in shown)
+    still = [name for name in series if name not in varying]
+    shown = {name: series[name] for name in [*varying, *still][:MOST]}
+    every = [number for name in varying[:MOST] for number in shown[name] if number is not None]
+    names = ", ".join(f"`{name}`" for name in varying[:MOST])
+    same = ", ".join(f"`{name}`" for name in shown if name in still)
+    rest = f"; the same on all that have it: {same}" if same else ""
     return [
         Picture(
             name="scalars",
@@ -37,7 +42,7 @@ def pictures(run: Run) -> list[Picture]:
             blocks=sorted({i for numbers in shown.values() for i, n in enumerate(numbers) if n is not None}),
             axes=["block", "factor"],
             series=[Series(name=name, numbers=numbers) for name, numbers in shown.items()],
-            statement=f"From block to block {names} lies between {min(every):g} and {max(every):g}.",
+            statement=f"From block to block {names} lies between {min(every):g} and {max(every):g}{rest}.",
         )
     ]
 
