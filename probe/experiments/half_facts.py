@@ -178,15 +178,24 @@ def _embeddings(run: Run) -> Iterator[Fact]:
     if rows.shape != found.entering.shape:
         return
     factor = float((rows * found.entering).sum() / rows.square().sum().clamp_min(1e-30))
-    rounded = float(torch.tensor(exact).to(HALF))
-    if abs(rounded / exact - 1) < 2 * APART:
+    rounded, root = _in_half(exact), rows.shape[-1] ** 0.5
+    if abs(exact / root - 1) > APART > abs(exact / _in_half(root) - 1) and abs(factor / exact - 1) < APART:
+        how = f"{exact:g}, what bfloat16 makes of √{rows.shape[-1]} = {digits(root):g}, in a float32 load too"
+        yield _embedding_fact(factor, f"Embeddings are multiplied by {how}.")
+    elif abs(rounded / exact - 1) < 2 * APART:
         return
-    if abs(factor / rounded - 1) < APART:
+    elif abs(factor / rounded - 1) < APART:
         how = f"{rounded:g}, what bfloat16 makes of {digits(exact):g}"
+        yield _embedding_fact(factor, f"In a bfloat16 load embeddings are multiplied by {how}.")
     elif abs(factor / exact - 1) < APART:
         how = f"{digits(exact):g} as in float32, though bfloat16 would hold it as {rounded:g}"
-    else:
-        return
-    yield Fact(name="half_embedding_factor", label="Factor of the embeddings in a half-precision load",
-               value=digits(factor),
-               statement=f"In a bfloat16 load embeddings are multiplied by {how}.")  # fmt: skip
+        yield _embedding_fact(factor, f"In a bfloat16 load embeddings are multiplied by {how}.")
+
+
+def _in_half(number: float) -> float:
+    return float(torch.tensor(number).to(HALF))
+
+
+def _embedding_fact(factor: float, statement: str) -> Fact:
+    label = "Factor of the embeddings in a half-precision load"
+    return Fact(name="half_embedding_factor", label=label, value=digits(factor), statement=statement)

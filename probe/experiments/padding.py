@@ -80,16 +80,16 @@ def _noting(store: dict[str, None]) -> Callable[..., None]:
 def in_words(mask: Any) -> str:
     """What kind of mask it is, for the middle of a sentence."""
     if mask is None:
-        return "none"
+        return "no mask"
     if not isinstance(mask, torch.Tensor) or mask.ndim not in (2, 4):
-        return "one of its own kind"
+        return "a mask of another kind"
     shape = "[batch, position]" if mask.ndim == 2 else f"[batch, {'1' if mask.shape[1] == 1 else 'head'}, query, key]"
     if mask.dtype is torch.bool:
-        return f"one {shape} of booleans{_true_where(mask)}"
+        return f"a mask {shape} of booleans{_true_where(mask)}"
     if mask.is_floating_point() and float(mask.max()) == 0 and float(mask.min()) < 0:
         least = "-inf" if float(mask.min()) == -torch.inf else f"{float(mask.min()):.1e}".replace("e+", "e")
-        return f"one {shape} that is added to the scores, 0 where a key is seen and {least} where not"
-    return f"one {shape} of {str(mask.dtype).removeprefix('torch.')}"
+        return f"a mask {shape} that is added to the scores, 0 where a key is seen and {least} where not"
+    return f"a mask {shape} of {str(mask.dtype).removeprefix('torch.')}"
 
 
 def _true_where(mask: torch.Tensor) -> str:
@@ -146,7 +146,7 @@ def _apart(logits: torch.Tensor) -> float:
 def _masks(run: Run) -> list[Fact]:
     """The masks of the padded batch under eager attention, of the same under sdpa, and of a prompt without padding."""
     eager = batch(run, "eager").masks
-    if not eager or not any(mask != "none" for mask in eager):
+    if not eager or not any(mask != "no mask" for mask in eager):
         return []
     said = f"In a padded batch attentions are handed {_either(eager)} under eager attention"
     try:

@@ -103,3 +103,10 @@ def test_a_factor_of_the_embeddings_that_bfloat16_cannot_hold_is_told(run_of: Ru
     assert torch.equal(rows * torch.tensor(number).to(torch.bfloat16), entered[0])
     assert number == float(torch.tensor(number).to(torch.bfloat16)) != run.model.hidden_size**0.5
     assert "half_embedding_factor" not in told(run_of("llama"))
+
+
+def test_a_factor_that_is_rounded_in_float32_too_is_told(run_of: RunOf) -> None:
+    run = run_of("recurrent_gemma")
+    said = told(run)["half_embedding_factor"]
+    assert "multiplied by 9.8125, what bfloat16 makes of √96 = 9.798, in a float32 load too" in said
+    assert float(run.model._module.model.normalizer) == 9.8125

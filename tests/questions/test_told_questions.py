@@ -61,9 +61,13 @@ def order_of_heads(page: Page) -> str:
 
 
 def carrying(name: str) -> Of:
-    """Pages behind which a run found queries or keys to be a number times what their projection gives."""
+    """Pages behind which a run found queries or keys to be a number times what their projection gives, and not because
+    turning makes both longer.
+    """
 
     def found(page: Page) -> bool:
+        if "rotary_length" in page.facts():
+            return False
         numbers = next((e.measured for e in page.run.experiments if e.slug == "unscaled-scores"), {})
         return isinstance(numbers.get(f"{name}_carry"), (int, float))
 
@@ -157,7 +161,7 @@ TOLD = (
          r"padding on the left moves logits at real tokens (not at all|by (at most|up to) [\de.-]+), against padding "
          r"on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)", "left_padding"),
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
-         r"In a padded batch attentions are handed (one|none)", "attention_masks"),
+         r"In a padded batch attentions are handed (a|no) mask", "attention_masks"),
     Told("llama.cpp, vLLM (YaRN, longrope)", "whether turning makes queries and keys longer", rescaled, "know-entrance",
          r"Turning (leaves queries and keys as long as they are|with what \S+.* makes queries and keys [\d.]+ times)",
          "rotary_length"),

@@ -206,6 +206,10 @@ def test_facts_that_no_quirk_tells_are_told_where_they_matter() -> None:
     assert "So it is with left_padding. So it is with attention_masks." in plain(page, "know-loading")
     assert "So it is with half_embedding_factor." in plain(page, "know-entrance")
     assert "So it is with expert_weights." in plain(page, "know-machinery")
+    behind = committed("gemma", "google--gemma-2b-it")
+    assert behind.twin is not None
+    of_twin = Standing(behind.record, behind.twin.model_copy(update={"facts": facts}), behind.twin_uri, "../")
+    assert "On the twin, whose stream is 96 wide, so it is with half_embedding" in plain(of_twin, "know-entrance")
 
 
 def test_every_quirk_that_holds_is_told_once() -> None:

@@ -50,6 +50,8 @@ def _carried(subject: Subject) -> list[Markup]:
     if not numbers or not subject.run:
         return []
     if len(numbers) == 2 and len({*numbers.values()}) == 1:
+        if subject.fact("rotary_length"):
+            return []  # the module that turns them was found to do it
         [value] = {*numbers.values()}
         text = (
             "`attention_queries` and `attention_keys` are each {value} times as long as what their projections give, "

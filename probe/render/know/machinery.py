@@ -91,7 +91,7 @@ def entrance(subject: Subject) -> list[Markup]:
     return [
         *_first_stream(subject),
         *_images(subject),
-        *_facts(subject, "half_embedding_factor"),
+        *_rounded_factor(subject),
         *_quirks(subject, [slug for slug in ENTRANCE if slug in subject.quirks]),
         *_turning(subject),
     ]
@@ -183,10 +183,11 @@ def _images(subject: Subject) -> list[Markup]:
 
 def _turning(subject: Subject) -> list[Markup]:
     """How long turning makes queries and keys, a number of the run's own config, and whether it depends on the call."""
-    longer = subject.fact("rotary_length")
-    own = subject.run is subject.record or (longer is not None and longer.value == 1)
-    said = [longer.statement if own else f"On the twin: {longer.statement}"] if longer else []
-    return [prose(text) for text in [*said, *(f.statement for f in [subject.fact("rotary_switch")] if f)]]
+    longer, switch = subject.fact("rotary_length"), subject.fact("rotary_switch")
+    said = []
+    if longer:
+        said.append(prose(longer.statement) if longer.value == 1 else _of_run(subject, longer.statement))
+    return [*said, prose(switch.statement)] if switch else said
 
 
 def _expert_weights(subject: Subject) -> list[Markup]:
@@ -194,8 +195,17 @@ def _expert_weights(subject: Subject) -> list[Markup]:
     return [prose(fact.statement) for fact in subject.facts if fact.name.startswith("expert_weights")]
 
 
-def _facts(subject: Subject, *names: str) -> list[Markup]:
-    return [prose(fact.statement) for name in names if (fact := subject.fact(name))]
+def _rounded_factor(subject: Subject) -> list[Markup]:
+    """The embeddings' factor in a half-precision load: a number of the run's own width."""
+    fact = subject.fact("half_embedding_factor")
+    return [_of_run(subject, fact.statement, f"whose stream is {subject.width} wide")] if fact else []
+
+
+def _of_run(subject: Subject, statement: str, size: str = "") -> Markup:
+    """A statement with a number of the run's sizes or config: where only the twin ran, said to be the twin's."""
+    if subject.run is subject.record:
+        return prose(statement)
+    return prose(f"On the twin{', ' + size + ',' if size else ''} {statement[:1].lower()}{statement[1:]}")
 
 
 def _mixers(subject: Subject) -> list[Markup]:

@@ -114,6 +114,11 @@ class Subject:
     def facts(self) -> list[Fact]:
         return self.run.facts if self.run else []
 
+    @property
+    def width(self) -> int | None:
+        """How wide the stream of the run behind the page is."""
+        return self.run.sizes.get("hidden_size") if self.run else None
+
     def shapes(self) -> Iterator[tuple[Shape, list[int]]]:
         """Every shape that occurs, with its blocks."""
         for index in dict.fromkeys(self.record.blocks):
