@@ -16,6 +16,7 @@ from probe.diff.check import check
 from probe.diff.show import diff
 from probe.errors import ProbeError
 from probe.guide.command import guide
+from probe.kernels.command import kernels
 
 _COMMANDS = """\
 commands:
@@ -26,6 +27,7 @@ commands:
   python -m probe diff BASE HEAD         tell which facts differ between two revisions' records
   python -m probe check [FAMILY …]       measure again, and tell which rows of the records no longer hold
   python -m probe guide                  run the guide's code, and keep what it came to
+  python -m probe kernels                tell how far other packages' kernels are from the PyTorch code
   python -m probe schema                 write the records' JSON schema
 
 `python -m probe COMMAND --help` tells more. `scripts/site` builds the pages from the records."""
@@ -37,6 +39,7 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "diff": diff,
     "check": check,
     "guide": guide,
+    "kernels": kernels,
     "schema": show.schema,
 }
 _FEW = 8

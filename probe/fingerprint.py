@@ -35,6 +35,7 @@ _LIGHT = {
     "index.py",
     "installed.py",
     "jobs.py",
+    "kernels",
     "overview.py",
     "preview",
     "progress.py",

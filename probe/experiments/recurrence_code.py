@@ -41,7 +41,7 @@ def recurrences(run: Run) -> list[Function]:
     for index, anatomy in enumerate(run.text.anatomy):
         block = run.text.envoys[index]._module
         for path in (host for term in anatomy.terms if term.kind == "mixer" for host in term.hosts):
-            for function in _named_in(block.get_submodule(path)):
+            for function in named_in(block.get_submodule(path)):
                 takes = set(parameters(function))
                 if any(wanted <= takes for wanted in KINDS.values()) and "state" not in takes and stand_in(function):
                     found.setdefault(getattr(function, "__name__", ""), function)
@@ -63,7 +63,7 @@ def _runs(run: Run, function: Function) -> bool:
     return calls > 0
 
 
-def _named_in(module: torch.nn.Module) -> Iterator[Function]:
+def named_in(module: torch.nn.Module) -> Iterator[Function]:
     """What the forward of a module calls by name: functions of its file, and attributes of the module."""
     code = inspect.unwrap(type(module).forward)
     for name in code.__code__.co_names:
@@ -89,8 +89,7 @@ def _code(run: Run, function: Function) -> Fact:
     else:
         statement = (
             f"`{name}` ran as plain PyTorch. Where transformers can import `{other.package}`, it runs that package's "
-            f"`{other.function}` instead, from import on; how far its numbers are apart was not measured, since it is "
-            "not installed here."
+            f"`{other.function}` instead, from import on."
         )
     return Fact(
         name=f"code_of_{name}", label=f"{other.package} runs {name}", value=int(other.runs), statement=statement

@@ -27,6 +27,7 @@ from probe.render.templating import render
 from probe.render.text import quirk_url, value_url
 from probe.schema import json_schema
 from probe.schema.guide import GuideResults
+from probe.schema.kernels import KernelResults
 from probe.store import canonical
 
 
@@ -115,6 +116,7 @@ class Site:
         yield "index.json", self.index.model_dump_json(by_alias=True) + "\n"
         yield "index.schema.json", json.dumps(Index.model_json_schema(by_alias=True), indent=1) + "\n"
         yield "guide/results.schema.json", json.dumps(GuideResults.model_json_schema(), indent=1) + "\n"
+        yield "kernels.schema.json", json.dumps(KernelResults.model_json_schema(), indent=1) + "\n"
         yield "llms.txt", llms(self.index, address)
         if not self.schema:
             yield "records/schema.json", canonical(json_schema())

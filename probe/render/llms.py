@@ -19,6 +19,8 @@ HTML. `null` with a reason means that nothing was measured.
 - [index.json]({0}index.json): every family and checkpoint, with the native place of each value
 - [index.schema.json]({0}index.schema.json): what the keys of the index mean
 - [records/schema.json]({0}records/schema.json): what the keys of a record mean
+- [kernels.json]({0}kernels.json): how far other packages' kernels are from the PyTorch code in whose place they run
+- [kernels.schema.json]({0}kernels.schema.json): what its keys mean
 - [Data]({0}data/): how to read them
 - [How we know]({0}how-we-know/): what measured means here
 """

@@ -11,10 +11,10 @@ from tests.conftest import ROOT
 
 LIGHT = [
     "arguments", "checkpoints", "cli", "diff.affected", "diff.check", "diff.show", "errors", "fingerprint",
-    "guide.command", "guide.patterns", "installed", "jobs", "overview", "progress", "refresh", "registry", "show",
-    "snippets.code", "store", "workers",
+    "guide.command", "guide.patterns", "installed", "jobs", "kernels.command", "kernels.interpreter", "overview",
+    "progress", "refresh", "registry", "show", "snippets.code", "store", "workers",
 ]  # fmt: skip
-WITH_PYDANTIC = ["guide.results", "index", "reader", "schema"]
+WITH_PYDANTIC = ["guide.results", "index", "kernels.results", "reader", "schema"]
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
 
 

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 import pytest
 
 from probe.checkpoints import tokens
+from probe.kernels import results
+from probe.render.know import kernels
 from probe.render.know.order import ATTENTION, paths
 from probe.render.lookups.stream import place
 from probe.render.other_names import Told, told
 from probe.render.places import is_served
+from probe.render.text import figure
 from probe.render.values import tables
 from probe.schema import Value
 from tests.questions.pages import PAGES, Page
-from tests.render.test_know import COMMITTED
+from tests.render.test_know import COMMITTED, plain
 
 Of = Callable[[Page], object]
 
@@ -274,6 +277,23 @@ def _states_at_every_token(page: Page) -> bool:
     )
 
 
+def _fused(page: Page) -> bool:
+    """Whether another package's code may run the recurrence."""
+    return any(fact.name.startswith("code_of_") for fact in page.run.facts)
+
+
+def _fused_numbers_told(page: Page) -> bool:
+    """How far the kernel's numbers are apart, or why that was not measured; of each further function too."""
+    text = plain(page.standing, "know-loading")
+    found = kernels.comparisons(page.subject, results.committed())
+    named = {fact.name.removeprefix("code_of_") for fact in page.run.facts if fact.name.startswith("code_of_")}
+    told = [f"{each.reason}.".replace("`", "") for each in found if each.reason]
+    told += [figure(difference.apart) for each in found for difference in each.differences if difference.apart]
+    told += [each.stand_in for each in found]
+    on = ["Triton's interpreter on a CPU, not on a GPU"] if any(each.differences for each in found) else []
+    return named <= {each.function for each in found} and all(part in text for part in [*told, *on])
+
+
 def _paths_given(page: Page) -> bool:
     return all(row.hf is not None or row.reason for row in page.record.values if is_served(row))
 
@@ -332,6 +352,7 @@ QUESTIONS = (
         "its row, know-loading",
         _states_at_every_token,
     ),
+    Question("mamba#208", "how the fast kernel's numbers compare", _fused, "know-loading", _fused_numbers_told),
 )  # fmt: skip
 
 NO_COLUMN = "a row's missing share is told, but its pattern is no softmax with one column more, so no sum was evaluated"

@@ -6,6 +6,8 @@ import re
 
 from markupsafe import Markup
 
+from probe.kernels import results
+from probe.render.know import kernels
 from probe.render.know.subject import Subject, code, say
 from probe.render.places import is_served
 from probe.render.text import prose
@@ -110,15 +112,21 @@ def _half(subject: Subject) -> list[Markup]:
 
 
 def _recurrences(subject: Subject) -> list[Markup]:
-    """Which code runs a recurrence, what is read inside it, and the states by steps of a cache."""
-    said = []
+    """Which code runs a recurrence, how far a kernel is from it, what is read inside it, and the states by steps of a
+    cache.
+    """
+    said, told = [], []
+    found = results.committed()
     for fact in subject.facts:
         if fact.name.startswith("code_of_"):
             name = fact.name.removeprefix("code_of_")
             held = f"the PyTorch code of {name}:"
             inside = [v for v in subject.record.values if is_served(v) and held in (v.reason or "")]
             text = Markup(" Read inside the PyTorch code, and refused where other code runs: {}.")
-            said.append(prose(fact.statement) + (text.format(subject.links(inside)) if inside else Markup("")))
+            near = Markup(" ") + kernels.beside(subject, name, found) if not fact.value else Markup("")
+            told.append(name)
+            said.append(prose(fact.statement) + near + (text.format(subject.links(inside)) if inside else Markup("")))
+    said += kernels.others(subject, told, found) if told else []
     steps = subject.fact("states_by_steps")
     return [*said, *([prose(steps.statement)] if steps else [])]
 

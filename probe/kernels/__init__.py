@@ -1,0 +1,6 @@
+"""How far another package's kernels are from the PyTorch code in whose place transformers runs them.
+
+``python -m probe kernels`` calls both on the arguments that a twin's mixers pass, and keeps what it found in
+``site_src/kernels.json``. On a machine without a CUDA device the kernels that are written in Triton run in its
+interpreter: their own code, but not a GPU's arithmetic. What is compiled for CUDA alone is told as not measured.
+"""

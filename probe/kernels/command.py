@@ -1,0 +1,96 @@
+"""The command ``kernels``: how far other packages' kernels are from the PyTorch code in whose place they run."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+
+from probe import jobs, registry, store
+from probe.arguments import Parser
+from probe.errors import ProbeError
+from probe.kernels import interpreter
+from probe.progress import Bar
+
+NEEDED = {
+    "causal_conv1d": "causal-conv1d",
+    "einops": "einops",
+    "fla": "fla-core",
+    "mamba_ssm": "mamba-ssm",
+    "triton": "triton",
+}
+"""Packages by the name they are imported by, and what is installed to have them."""
+
+REGISTERS = "flash-linear-attention"
+"""The other half of the package ``fla``, which has no kernels that transformers runs."""
+
+
+def kernels(given: list[str]) -> int:
+    """``python -m probe kernels``."""
+    parser = Parser(
+        prog="python -m probe kernels",
+        description="Call the kernels that transformers runs in place of its PyTorch code, and that code, on the same "
+        "arguments of the twins' mixers, and keep how far their numbers are apart.",
+        epilog="They run on a CUDA device where there is one, else in Triton's interpreter on the CPU: the kernels' "
+        "code without a GPU's arithmetic.",
+    )
+    parser.add_argument(
+        "families", nargs="*", metavar="FAMILY", help="default: all whose records name such code; others stay as kept"
+    )
+    named = list(dict.fromkeys(parser.read(given).families))
+    for name in named:
+        registry.get(name)
+    _require_packages()
+    jobs.prepare(jobs.Options(offline=True))
+    listed = {} if named else recorded()
+    with Bar(1, "loading the libraries") as start:
+        on_cuda = jobs.heavy("torch").cuda.is_available()
+        if not on_cuda:
+            interpreter.ask()
+            interpreter.prepare()
+        measuring, results = jobs.heavy("probe.kernels.measure"), jobs.heavy("probe.kernels.results")
+        start.ends("loading the libraries")
+    device = "cuda" if on_cuda else "cpu"
+    kept = results.read() if named else None
+    if kept is not None and measuring.results({}, device) != kept.model_copy(update={"families": {}}):
+        raise ProbeError(
+            f"{results.PATH} is of other versions or another device; `python -m probe kernels`, without a family, "
+            "measures all of it anew."
+        )
+    targets = [target for name in named or listed for target in measuring.twins(name)]
+    targets = [target for target in targets if named or target.id in listed[target.family]]
+    jobs.set_threads("tiny")
+    families = dict(kept.families) if kept else {}
+    with Bar(len(targets), "building twins") as bar:
+        for target in targets:
+            label = f"{target.family} · {target.id}"
+            bar.starts(label)
+            families[target.family] = {**families.get(target.family, {}), target.id: measuring.twin(target, device)}
+            bar.ends(label)
+    changed = results.write(measuring.results(families, device))
+    print(f"{results.PATH}: {'written' if changed else 'current'}.")
+    return 0
+
+
+def recorded() -> dict[str, set[str]]:
+    """The twins whose records name code that another package's may replace, by family."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(store.records_dir().glob("*/[!.]*.json")):
+        record = store.read_json(path)
+        tiny = record["checkpoint"]["kind"] == "tiny"
+        if tiny and any(fact["name"].startswith("code_of_") for fact in record["facts"]):
+            found.setdefault(path.parent.name, set()).add(record["checkpoint"]["id"])
+    return found
+
+
+def _require_packages() -> None:
+    missing = [NEEDED[name] for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ProbeError(
+            f"The kernels are in packages that are not installed here ({', '.join(missing)}): install the `kernels` "
+            "extra, as the README says under Commands."
+        )
+    if any(found.name == REGISTERS for found in importlib.metadata.distributions()):
+        raise ProbeError(
+            f"{REGISTERS} puts its own classes in place of transformers' mamba and others: uninstall it, the kernels "
+            f"are in {NEEDED['fla']}."
+        )

@@ -1,0 +1,81 @@
+"""How far another package's kernels are from the PyTorch code in whose place they run, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from probe.kernels import results
+from probe.render.know.subject import Subject, code, listing, say, within
+from probe.render.text import figure, prose
+from probe.schema.kernels import Comparison, Difference, KernelResults
+
+CALLED = {"prompt": "a prompt", "step": "one token more with its cache"}
+
+
+def comparisons(subject: Subject, found: KernelResults | None) -> list[Comparison]:
+    """What was compared on the twin that ran behind the page."""
+    run = subject.run
+    return results.of(found, run.family, run.checkpoint.id) if run else []
+
+
+def beside(subject: Subject, function: str, found: KernelResults | None) -> Markup:
+    """What follows the sentence that names what may run in a function's place: how far it is apart, or why not."""
+    named = [each for each in comparisons(subject, found) if each.function == function]
+    if not named:
+        return prose("How far its numbers are apart was not measured.")
+    return Markup(" ").join(
+        _apart(each) if each.reason is None else say("How far its numbers are apart was not measured: ") + _why(each)
+        for each in named
+    )
+
+
+def others(subject: Subject, told: Sequence[str], found: KernelResults | None) -> list[Markup]:
+    """The same of further functions of the model, and on what the kernels ran."""
+    compared = comparisons(subject, found)
+    further = [each for each in compared if each.function not in told]
+    said = []
+    for each in further:
+        if each.reason is None:
+            text = "Likewise transformers can run {other} of {package} in place of {function}. "
+            names = {"other": each.stand_in, "package": each.package, "function": each.function}
+            said.append(say(text, **{name: code(value) for name, value in names.items()}) + _apart(each))
+    reasons: dict[str, list[Comparison]] = {}
+    for each in further:
+        if each.reason is not None:
+            reasons.setdefault(each.reason, []).append(each)
+    for same in reasons.values():
+        which = listing([say("{of} of {at}", of=code(each.stand_in), at=code(each.package)) for each in same])
+        text = "How far {which} {verb} from the PyTorch code was not measured: "
+        said.append(say(text, which=which, verb="is" if len(same) == 1 else "are") + _why(same[0]))
+    ran = [each.package for each in compared if each.reason is None]
+    return [*said, *([_where(found, ran)] if found and ran else [])]
+
+
+def _apart(each: Comparison) -> Markup:
+    text = "Called on the same {dtype} arguments of {called}, it gives {parts}."
+    parts = listing([_part(difference) for difference in each.differences])
+    return say(text, called=CALLED[each.during or "prompt"], dtype=each.dtype, parts=parts)
+
+
+def _part(difference: Difference) -> Markup:
+    what = difference.of if difference.of in ("output", "state") else code(difference.of)
+    text = "the {what} {within} (numbers up to {largest})"
+    return say(text, what=what, within=within(difference.apart), largest=figure(difference.largest))
+
+
+def _why(each: Comparison) -> Markup:
+    return prose(f"{each.reason}.")
+
+
+def _where(found: KernelResults, packages: Sequence[str]) -> Markup:
+    """On what the kernels ran, with the versions of what ran."""
+    versions = ", ".join(f"{name} {found.packages[name]}" for name in (*dict.fromkeys(packages), "triton"))
+    if found.ran == "cuda":
+        return say("These kernels ran on {device}: {versions}.", device=found.device, versions=versions)
+    text = (
+        "These kernels ran in Triton's interpreter on a CPU, not on a GPU ({versions}): it executes the kernels' own "
+        "code, but not a GPU's arithmetic, so what a GPU rounds otherwise is not in these numbers."
+    )
+    return say(text, versions=versions)

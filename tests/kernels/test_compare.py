@@ -1,0 +1,225 @@
+"""A package's function beside PyTorch code, with planted ones of a known difference; and where it is looked for."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers.integrations import hub_kernels
+from transformers.models.mamba import modeling_mamba
+from transformers.models.mamba2 import modeling_mamba2
+from transformers.models.qwen3_next import modeling_qwen3_next
+
+from probe.experiments.recurrence_code import choice
+from probe.kernels import measure, results
+from probe.kernels.fetch import Fetched, fetch
+from probe.schema.kernels import Comparison
+from tests.conftest import ROOT
+
+CODE = {
+    "mamba_chunk_scan_combined": modeling_mamba2.mamba2_chunk_scan,
+    "selective_state_update": modeling_mamba2.mamba2_selective_state_update,
+    "selective_scan_fn": modeling_mamba.mamba_selective_scan,
+    "chunk_gated_delta_rule": modeling_qwen3_next.torch_chunk_gated_delta_rule,
+    "fused_recurrent_gated_delta_rule": modeling_qwen3_next.torch_recurrent_gated_delta_rule,
+}
+"""PyTorch code that stands in place of a package's function here."""
+
+Change = Callable[[tuple[Any, ...]], Any]
+
+
+def planted(change: Change) -> measure.Fetch:
+    """A package whose functions are the PyTorch code, and then change what they are given and give."""
+
+    def look(package: str, name: str) -> Fetched:
+        if name not in CODE:
+            return Fetched(reason="none was planted")
+        plain = choice(CODE[name])["torch_function"].cell_contents
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            result = plain(*args, **kwargs)
+            return change((args[0], *(result if isinstance(result, tuple) else (result,))))
+
+        kernel.__signature__ = inspect.signature(plain)  # type: ignore[attr-defined]
+        return Fetched(kernel)
+
+    return look
+
+
+def same(found: tuple[Any, ...]) -> Any:
+    return found[1] if len(found) == 2 else found[1:]
+
+
+def compared(family: str, look: measure.Fetch) -> dict[str, Comparison]:
+    target = next(target for target in measure.twins(family) if target.id == "tiny")
+    return {each.function: each for each in measure.twin(target, fetch=look)}
+
+
+def apart(found: Comparison) -> dict[str, float]:
+    assert found.reason is None, found.reason
+    return {difference.of: difference.apart for difference in found.differences}
+
+
+@pytest.mark.parametrize(
+    ("family", "functions"),
+    [
+        ("mamba2", {"mamba2_chunk_scan": "prompt"}),
+        ("qwen3_next", {"torch_chunk_gated_delta_rule": "prompt", "torch_recurrent_gated_delta_rule": "step"}),
+    ],
+)
+def test_the_same_code_is_not_apart_and_other_numbers_are_by_as_much_as_they_differ(
+    family: str, functions: dict[str, str]
+) -> None:
+    right = compared(family, planted(same))
+    off = compared(family, planted(lambda found: (found[1] + 0.5, *found[2:]) if len(found) > 2 else found[1] + 0.5))
+    for name, during in functions.items():
+        assert apart(right[name]) == {"output": 0, "state": 0}
+        assert apart(off[name]) == {"output": 0.5, "state": 0}
+        assert (right[name].during, right[name].dtype) == (during, "float32")
+        blocks = 2 if family == "qwen3_next" else 3
+        assert right[name].calls == blocks and all(each.largest > 0 for each in right[name].differences)
+
+
+def test_a_state_that_is_changed_in_place_is_compared_and_the_twins_own_is_left_alone() -> None:
+    def other(found: tuple[Any, ...]) -> Any:
+        found[0].add_(2.0)
+        return same(found)
+
+    function = "mamba2_selective_state_update"
+    right, off = compared("mamba2", planted(same)), compared("mamba2", planted(other))
+    assert apart(right[function]) == {"output": 0, "state": 0}
+    assert apart(off[function]) == {"output": 0, "state": 2.0} and off[function].during == "step"
+    assert right[function].differences[1].largest == off[function].differences[1].largest
+    changed = apart(off["mamba2_chunk_scan"])  # an argument that the PyTorch code leaves as it is
+    assert changed == {"output": 0, "state": 0, "hidden_states": 2.0}
+
+
+def test_a_kernel_is_given_the_strides_that_the_mixer_passes() -> None:
+    strides: list[tuple[int, ...]] = []
+
+    def update(state: torch.Tensor, hidden_states: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, *_: Any, **__: Any):  # type: ignore[no-untyped-def]
+        strides.append(A.stride())
+        raise ZeroDivisionError("planted")
+
+    name = "selective_state_update"
+    found = compared("mamba2", lambda package, of: Fetched(update) if of == name else Fetched(reason="none"))
+    assert strides == [(1, 0, 0)]  # after an error the function is not called again
+    said = found["mamba2_selective_state_update"]
+    assert said.reason == "the call stopped with an error (ZeroDivisionError: planted)" and said.calls == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda found: (found[1][:, 1:], found[2]), "output has another shape"),
+        (lambda found: (found[1] * float("nan"), found[2]), "output has numbers that are not finite"),
+        (lambda found: found[1], "returns 1 results in place of 2"),
+    ],
+)
+def test_results_that_cannot_be_compared_are_told(change: Change, said: str) -> None:
+    found = compared("mamba2", planted(change))["mamba2_chunk_scan"]
+    assert said in (found.reason or "") and not found.differences
+
+
+@pytest.mark.parametrize("family", ["mamba2", "qwen3_next"])
+def test_the_committed_numbers_are_of_the_calls_that_the_twins_make(family: str) -> None:
+    kept = results.committed()
+    assert kept is not None
+    calls = {
+        name: (each.during, each.calls, each.dtype, [(d.of, d.largest) for d in each.differences])
+        for name, each in compared(family, planted(same)).items()
+        if each.reason is None
+    }
+    assert calls == {
+        each.function: (each.during, each.calls, each.dtype, [(d.of, d.largest) for d in each.differences])
+        for each in kept.families[family]["tiny"]
+        if each.reason is None
+    }
+
+
+def test_what_is_not_called_or_not_there_has_a_reason() -> None:
+    found = compared("mamba", planted(same))
+    assert "neither a prompt nor a step" in (found["mamba_inner_fn"].reason or "") and not found["mamba_inner_fn"].calls
+    assert found["causal_conv1d_fn"].reason == "none was planted" and found["causal_conv1d_fn"].during == "prompt"
+    assert apart(found["mamba_selective_scan"])["output"] == 0
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package `planted_kernels` whose opening code needs a compiled part, with `step` in a module of its own."""
+    folder = tmp_path / "planted_kernels"
+    (folder / "ops").mkdir(parents=True)
+    (folder / "__init__.py").write_text("import planted_cuda\ndef scan(x): ...\n")
+    (folder / "ops" / "__init__.py").write_text("")
+    (folder / "ops" / "step.py").write_text("from planted_kernels.ops import __name__ as above\ndef step(x): ...\n")
+    (folder / "ops" / "scan.py").write_text("import planted_cuda\n")
+    paths = {"step": "ops.step", "inner_scan": "ops.scan", "lost": "ops.step"}
+    for name, path in paths.items():
+        monkeypatch.setitem(hub_kernels._KERNELS_INTERNAL_PATH_MAPPINGS, name, path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield folder
+    for name in [name for name in sys.modules if name.startswith("planted_kernels")]:
+        del sys.modules[name]
+
+
+def test_a_function_is_found_behind_opening_code_that_fails(package: Path) -> None:
+    found = fetch("planted_kernels", "step")
+    assert found.reason is None and found.function is not None and found.function.__name__ == "step"
+    assert "planted_kernels" not in sys.modules  # transformers still finds that it cannot be imported
+    assert fetch("planted_kernels", "step").function is found.function
+
+
+@pytest.mark.parametrize(
+    ("package_name", "name", "said"),
+    [
+        ("planted_kernels", "scan", "`planted_cuda` is needed, which is compiled for CUDA devices"),
+        ("planted_kernels", "inner_scan", "`planted_cuda` is needed, which is compiled for CUDA devices"),
+        ("planted_kernels", "lost", "the package `planted_kernels` has no such function"),
+        ("no_such_kernels", "step", "the package `no_such_kernels` was not installed"),
+    ],
+)
+def test_why_a_function_is_not_there(package: Path, package_name: str, name: str, said: str) -> None:
+    found = fetch(package_name, name)
+    assert found.function is None and said in (found.reason or "")
+
+
+KERNEL = """
+import sys
+from probe.kernels import interpreter
+interpreter.ask()
+interpreter.prepare()
+import torch, triton, triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"STEP": 1}), triton.Config({"STEP": 2})], key=["N"])
+@triton.jit
+def total(x, out, N, STEP: tl.constexpr):
+    found = 0.0
+    for i in range(N):
+        at = i.to(tl.int64)  # a compiled kernel's counter is a tensor
+        found += tl.load(x + at) * STEP
+    tl.store(out, found)
+
+x, out = torch.arange(5.0), torch.zeros(1)
+with torch.cuda.device(x.device.index):
+    total[(1,)](x, out, 5)
+print(out.item())
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+def test_a_kernel_runs_in_the_interpreter_on_its_first_configuration(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(KERNEL)  # the interpreter reads a kernel's source
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "kernel.py")], capture_output=True, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["10.0"]
