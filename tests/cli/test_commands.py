@@ -17,6 +17,7 @@ import pytest
 
 from probe import cli, registry, schema, store
 from probe.errors import ProbeError
+from probe.kernels.command import NEEDED
 from tests.cli.conftest import World
 from tests.conftest import ROOT
 
@@ -228,11 +229,18 @@ def test_constraints_pin_every_dependency() -> None:
         assert "==" in requirement or name.lower() in pinned, requirement
 
 
-def test_the_readme_installs_what_the_extra_real_names() -> None:
+@pytest.mark.parametrize(("extra", "options"), [("real", "--no-deps"), ("kernels", "--no-deps --no-build-isolation")])
+def test_the_readme_installs_what_an_extra_names(extra: str, options: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (command,) = re.findall(r"^pip install --no-deps (.+)$", (ROOT / "README.md").read_text(), re.M)
+    text = (ROOT / "README.md").read_text().replace("\\\n", "")
+    (command,) = re.findall(rf"^pip install {options} +(\w.+)$", text, re.M)
     words = subprocess.run(["bash", "-c", f"printf '%s\n' {command}"], capture_output=True, text=True, check=True)
-    assert sorted(words.stdout.split()) == sorted(extras["real"])
+    assert sorted(words.stdout.split()) == sorted(extras[extra])
+
+
+def test_the_command_kernels_names_what_its_extra_installs() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {name.partition("==")[0] for name in extras["kernels"]} == {*NEEDED.values()}
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(world: World) -> None:
