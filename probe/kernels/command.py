@@ -41,7 +41,6 @@ def kernels(given: list[str]) -> int:
         registry.get(name)
     _require_packages()
     jobs.prepare(jobs.Options(offline=True))
-    listed = {} if named else recorded()
     with Bar(1, "loading the libraries") as start:
         on_cuda = jobs.heavy("torch").cuda.is_available()
         if not on_cuda:
@@ -56,8 +55,7 @@ def kernels(given: list[str]) -> int:
             f"{results.PATH} is of other versions or another device; `python -m probe kernels`, without a family, "
             "measures all of it anew."
         )
-    targets = [target for name in named or listed for target in measuring.twins(name)]
-    targets = [target for target in targets if named or target.id in listed[target.family]]
+    targets = [target for name in named or recorded() for target in measuring.twins(name)]
     jobs.set_threads("tiny")
     families = dict(kept.families) if kept else {}
     with Bar(len(targets), "building twins") as bar:
