@@ -34,7 +34,7 @@ def kernels(given: list[str]) -> int:
         "code without a GPU's arithmetic.",
     )
     parser.add_argument(
-        "families", nargs="*", metavar="FAMILY", help="default: all whose records name such code; others stay as kept"
+        "families", nargs="*", metavar="FAMILY", help="default: all that have mixers; others stay as kept"
     )
     named = list(dict.fromkeys(parser.read(given).families))
     for name in named:
@@ -55,7 +55,7 @@ def kernels(given: list[str]) -> int:
             f"{results.PATH} is of other versions or another device; `python -m probe kernels`, without a family, "
             "measures all of it anew."
         )
-    targets = [target for name in named or recorded() for target in measuring.twins(name)]
+    targets = [target for name in named or mixing() for target in measuring.twins(name)]
     jobs.set_threads("tiny")
     families = dict(kept.families) if kept else {}
     with Bar(len(targets), "building twins") as bar:
@@ -69,15 +69,14 @@ def kernels(given: list[str]) -> int:
     return 0
 
 
-def recorded() -> dict[str, set[str]]:
-    """The twins whose records name code that another package's may replace, by family."""
-    found: dict[str, set[str]] = {}
-    for path in sorted(store.records_dir().glob("*/[!.]*.json")):
-        record = store.read_json(path)
-        tiny = record["checkpoint"]["kind"] == "tiny"
-        if tiny and any(fact["name"].startswith("code_of_") for fact in record["facts"]):
-            found.setdefault(path.parent.name, set()).add(record["checkpoint"]["id"])
-    return found
+def mixing() -> list[str]:
+    """The families that have a mixer, as their twins' records tell."""
+    found: dict[str, None] = {}
+    for path in sorted(store.records_dir().glob("*/tiny*.json")):
+        shapes = store.read_json(path)["shapes"]
+        if any(sublayer["kind"] == "mixer" for shape in shapes for sublayer in shape["sublayers"]):
+            found[path.parent.name] = None
+    return [*found]
 
 
 def _require_packages() -> None:

@@ -41,6 +41,8 @@ def twin(target: Target, device: str = "cpu", fetch: Fetch = fetch) -> list[Comp
         assert held is not None
         found = fetch(held.package, held.function)
         watched.append(Beside(function, found.function, found.reason))
+    if not watched:
+        return []
     with contextlib.ExitStack() as stack, torch.no_grad():
         for beside in watched:
             stack.enter_context(beside.watching())
@@ -89,4 +91,6 @@ def header(device: str) -> dict[str, Any]:
 
 
 def results(families: dict[str, dict[str, list[Comparison]]], device: str) -> KernelResults:
-    return KernelResults(**header(device), families=families)
+    """The file's content; twins without such a function are left out."""
+    some = {family: {twin: found for twin, found in twins.items() if found} for family, twins in families.items()}
+    return KernelResults(**header(device), families={family: twins for family, twins in some.items() if twins})

@@ -46,4 +46,6 @@ class KernelResults(Part):
     packages: dict[str, str] = Field(
         description="versions of the packages that have the kernels, and of Triton, by the name they are imported by"
     )
-    families: dict[str, dict[str, list[Comparison]]] = Field(description="by family and twin; empty where the twin has no such function")
+    families: dict[str, dict[str, list[Comparison]]] = Field(
+        description="by family and twin, for the twins that have such a function"
+    )

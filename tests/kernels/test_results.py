@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from probe import store
+from probe.checkpoints import load
 from probe.errors import ProbeError
 from probe.kernels import command, measure, results
 from probe.render.know import kernels
 from probe.render.know.subject import Subject
 from probe.schema import Provenance
 from probe.schema.kernels import Comparison, Difference, KernelResults
-from probe.store import canonical, read_json
+from probe.store import canonical
 from tests.conftest import ROOT
 from tests.render.test_know import committed, plain
 
@@ -27,25 +28,25 @@ SCAN = {"function": "mamba2_chunk_scan", "package": "mamba_ssm", "stand_in": "ma
 STEP = {"function": "mamba2_selective_state_update", "package": "mamba_ssm", "stand_in": "selective_state_update"}
 
 
-def test_the_file_is_canonical_and_holds_the_twins_whose_records_name_such_code() -> None:
+def test_the_file_is_canonical_and_of_twins_that_there_are() -> None:
     assert FOUND is not None
     assert results.PATH.read_text() == canonical(FOUND.model_dump(mode="json"))
-    assert all(twins <= {*FOUND.families[family]} for family, twins in command.recorded().items())
-    assert {family: [*twins] for family, twins in FOUND.families.items()} == {
-        family: sorted(target.id for target in measure.twins(family)) for family in command.recorded()
-    }
+    for family, twins in FOUND.families.items():
+        assert {*twins} <= {target.id for target in measure.twins(family)}
 
 
-@pytest.mark.parametrize("family", command.recorded())
-def test_each_function_has_numbers_or_a_reason(family: str) -> None:
+@pytest.mark.parametrize("family", command.mixing())
+def test_the_file_holds_every_twin_that_has_such_functions(family: str) -> None:
     assert FOUND is not None
-    for twin in command.recorded()[family]:
-        compared, record = FOUND.families[family][twin], read_json(store.record_path(family, twin))
-        assert record["provenance"]["transformers"] == FOUND.provenance.transformers
-        named = {fact["name"].removeprefix("code_of_") for fact in record["facts"] if fact["name"].startswith("code_")}
-        assert named <= {each.function for each in compared}
-        for each in compared:
-            assert (each.reason is None) == bool(each.differences) == bool(each.calls)
+    for target in measure.twins(family):
+        named = {function.__name__ for function in measure.functions(load(target).module)}
+        assert named == {each.function for each in results.of(FOUND, family, target.id)}
+
+
+def test_each_function_has_numbers_or_a_reason() -> None:
+    assert FOUND is not None and FOUND.provenance.transformers == metadata.version("transformers")
+    for each in (each for twins in FOUND.families.values() for compared in twins.values() for each in compared):
+        assert (each.reason is None) == bool(each.differences) == bool(each.calls)
 
 
 def test_the_kernels_that_ran_computed_what_the_pytorch_code_does() -> None:
@@ -97,7 +98,7 @@ def test_a_page_tells_how_far_apart_and_on_what_it_ran() -> None:
         in said
     )
     assert "and the state exactly (numbers up to 30)." in said and "the state to within 0.25" in said
-    assert "transformers can run selective_state_update of mamba_ssm in place of mamba2_selective_state_update" in said
+    assert "transformers runs its selective_state_update in place of mamba2_selective_state_update. Called" in said
     assert "Triton's interpreter on a CPU, not on a GPU (mamba_ssm 2.3, triton 3.9)" in said
     on_device = told(made(numbers(SCAN, "prompt", 4e-6, 0.0), ran="cuda", device="Planted 100"))
     assert "ran on Planted 100: mamba_ssm 2.3" in on_device and "interpreter" not in on_device
@@ -107,7 +108,10 @@ def test_a_page_tells_why_there_is_no_number() -> None:
     reason = "`planted_cuda` is needed"
     missing = [Comparison(**names, during=None, calls=0, reason=reason) for names in (SCAN, STEP)]
     said = told(made(*missing))
-    assert said.startswith("How far its numbers are apart was not measured: planted_cuda is needed. How far selective")
+    assert said.startswith(
+        "How far its numbers are apart was not measured: planted_cuda is needed. Where mamba_ssm can"
+    )
+    assert "its selective_state_update too; how far its numbers are from the PyTorch code's was not measured:" in said
     assert "interpreter" not in said
     assert told(None) == told(made()) == "How far its numbers are apart was not measured."
 
@@ -118,7 +122,9 @@ def test_the_pages_have_the_committed_numbers() -> None:
     for each in FOUND.families["mamba2"]["tiny"]:
         assert f"{each.stand_in}" in text
     assert "interpreter" in text and "not measured: causal_conv1d_cuda is needed" in text
-    assert "kernels" not in plain(committed("gemma3_text", "tiny"), "know-loading")
+    assert "interpreter" not in plain(committed("gemma3_text", "tiny"), "know-loading")
+    text = plain(committed("lfm2", "tiny"), "know-loading")
+    assert "transformers runs its causal_conv1d_fn and causal_conv1d_update; how far their numbers are from" in text
 
 
 def test_the_command_says_what_to_install(tmp_path: Path) -> None:

@@ -277,9 +277,10 @@ def _states_at_every_token(page: Page) -> bool:
     )
 
 
-def _fused(page: Page) -> bool:
-    """Whether another package's code may run the recurrence."""
-    return any(fact.name.startswith("code_of_") for fact in page.run.facts)
+def _fused(page: Page) -> object:
+    """Whether another package's code may run the recurrence, or another function of the mixers."""
+    recurrence = any(fact.name.startswith("code_of_") for fact in page.run.facts)
+    return recurrence or kernels.comparisons(page.subject, results.committed())
 
 
 def _fused_numbers_told(page: Page) -> bool:

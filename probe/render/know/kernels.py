@@ -38,17 +38,23 @@ def others(subject: Subject, told: Sequence[str], found: KernelResults | None) -
     said = []
     for each in further:
         if each.reason is None:
-            text = "Likewise transformers can run {other} of {package} in place of {function}. "
+            text = "Where {package} can be imported, transformers runs its {other} in place of {function}. "
             names = {"other": each.stand_in, "package": each.package, "function": each.function}
             said.append(say(text, **{name: code(value) for name, value in names.items()}) + _apart(each))
-    reasons: dict[str, list[Comparison]] = {}
+    groups: dict[tuple[str, str], list[Comparison]] = {}
     for each in further:
         if each.reason is not None:
-            reasons.setdefault(each.reason, []).append(each)
-    for same in reasons.values():
-        which = listing([say("{of} of {at}", of=code(each.stand_in), at=code(each.package)) for each in same])
-        text = "How far {which} {verb} from the PyTorch code was not measured: "
-        said.append(say(text, which=which, verb="is" if len(same) == 1 else "are") + _why(same[0]))
+            groups.setdefault((each.package, each.reason), []).append(each)
+    for (package, _), same in groups.items():
+        text = (
+            "Where {package} can be imported, transformers runs its {others}{too}; how far {which} numbers are from "
+            "the PyTorch code's was not measured: "
+        )
+        parts = {
+            "others": listing([code(each.stand_in) for each in same]),
+            "which": "its" if len(same) == 1 else "their",
+        }
+        said.append(say(text, package=code(package), too=" too" if told else "", **parts) + _why(same[0]))
     ran = [each.package for each in compared if each.reason is None]
     return [*said, *([_where(found, ran)] if found and ran else [])]
 

@@ -126,7 +126,7 @@ def _recurrences(subject: Subject) -> list[Markup]:
             near = Markup(" ") + kernels.beside(subject, name, found) if not fact.value else Markup("")
             told.append(name)
             said.append(prose(fact.statement) + near + (text.format(subject.links(inside)) if inside else Markup("")))
-    said += kernels.others(subject, told, found) if told else []
+    said += kernels.others(subject, told, found)
     steps = subject.fact("states_by_steps")
     return [*said, *([prose(steps.statement)] if steps else [])]
 
