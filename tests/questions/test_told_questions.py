@@ -163,7 +163,7 @@ TOLD = (
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
          r"In a padded batch attentions are handed (a|no) mask", "attention_masks"),
     Told("llama.cpp, vLLM (YaRN, longrope)", "whether turning makes queries and keys longer", rescaled, "know-entrance",
-         r"Turning (leaves queries and keys as long as they are|with what \S+.* makes queries and keys [\d.]+ times)",
+         r"[Tt]urning (leaves queries and keys as long as they are|with what \S+.* makes queries and keys [\d.]+ times)",
          "rotary_length"),
     Told("Phi-3 (longrope)", "when the other set of frequencies is taken", two_sets, "know-entrance",
          r"past original_max_position_embeddings positions \S+ turns all of them otherwise", "rotary_switch"),
