@@ -17,6 +17,7 @@ from .extra import attentions, layer_types
 from .generation import generation_facts
 from .half_facts import half_facts
 from .misread import misread_facts
+from .mixer_projections import mixer_facts
 from .padding import PADDING, REFUSED, batch, inputs, padding_facts, unpadded
 from .passed_over import passed_over
 from .recurrence_code import recurrence_facts
@@ -44,6 +45,7 @@ def facts(run: Run) -> list[Fact]:
         ("misread values", misread_facts),
         ("half precision", half_facts),
         ("expert weights", expert_facts),
+        ("mixers' projections", mixer_facts),
         ("weights that are passed over", passed_over),
     ):
         try:

@@ -102,7 +102,7 @@ def machinery(subject: Subject) -> list[Markup]:
     told = {*ENTRANCE, *ELSEWHERE}
     mine = [slug for slug in subject.quirks if slug not in told]
     experts = [*_equations(subject), *_expert_weights(subject)]
-    return [*_mixers(subject), *_quirks(subject, mine), *experts, *scaled_scores(subject)]
+    return [*_mixers(subject), *_splits(subject), *_quirks(subject, mine), *experts, *scaled_scores(subject)]
 
 
 def _quirks(subject: Subject, slugs: Sequence[str]) -> list[Markup]:
@@ -237,6 +237,11 @@ def _mixers(subject: Subject) -> list[Markup]:
         }
         said.append(say(text, attention=attention, **parts))
     return said
+
+
+def _splits(subject: Subject) -> list[Markup]:
+    """How the outputs of the mixers' linear layers are split, with the sizes of the run."""
+    return [_of_run(subject, fact.statement) for fact in subject.facts if fact.name.startswith("mixer_split")]
 
 
 def _attending(subject: Subject) -> set[int]:
