@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,7 @@ class Size:
 Sizes = dict[str, list[Size]]
 """By module of an MLP that gives as many channels as it takes, for each factor; the MLP itself has no name."""
 
-Again = Callable[[], Sizes]
+Again = Callable[[Sequence[float]], Sizes]
 """What an MLP makes of the input it had, multiplied by each factor."""
 
 
@@ -52,9 +52,21 @@ def bounded_mlps(run: Run) -> Verdict:
     return per_block(found, {"modules": sorted(names)} if names else {}, absent="The blocks have no MLPs.")
 
 
+def responses(run: Run, factors: Sequence[float]) -> list[dict[str, list[Size]]]:
+    """For each block what its bounded modules take and give at inputs multiplied by each factor, by their paths."""
+    found: list[dict[str, list[Size]]] = []
+    for block in _mlps(run):
+        found.append({})
+        for path, again in block:
+            if names := _bounded(path, again):
+                every = {f"{path}.{module}".rstrip("."): sizes for module, sizes in again(factors).items()}
+                found[-1] |= {name: every[name] for name in names}
+    return found
+
+
 def _bounded(path: str, again: Again) -> list[str]:
     """The outermost modules of an MLP that are bounded, by their path in the block."""
-    every = again()
+    every = again(FACTORS)
     grown = {module: (_growth(sizes[0], sizes[1]), _growth(sizes[2], sizes[3])) for module, sizes in every.items()}
     found: list[str] = []
     for module in sorted(grown):
@@ -98,21 +110,21 @@ def _keeping(store: list[tuple[str, Again]], path: str) -> Callable[..., None]:
         if given is None or not given.is_floating_point():
             return
 
-        def again() -> Sizes:
+        def again(factors: Sequence[float]) -> Sizes:
             sizes: Sizes = {}
             tokens = given.shape[:-1].numel()
 
             def repeated(item: Any) -> Any:
                 if item is given:
-                    return torch.cat([item * factor for factor in FACTORS])
+                    return torch.cat([item * factor for factor in factors])
                 if isinstance(item, (list, tuple)):
                     return type(item)(map(repeated, item))
                 alike = isinstance(item, torch.Tensor) and item.shape[:1] == given.shape[:1]
-                return torch.cat([item] * len(FACTORS)) if alike else item
+                return torch.cat([item] * len(factors)) if alike else item
 
             with torch.no_grad(), ExitStack() as stack:
                 for name, inner in module.named_modules():
-                    hook = inner.register_forward_hook(_sizing(sizes, name, tokens), with_kwargs=True)
+                    hook = inner.register_forward_hook(_sizing(sizes, name, tokens, len(factors)), with_kwargs=True)
                     stack.enter_context(removed(hook))
                 module(*map(repeated, args), **{name: repeated(item) for name, item in kwargs.items()})
             return sizes
@@ -122,7 +134,7 @@ def _keeping(store: list[tuple[str, Again]], path: str) -> Callable[..., None]:
     return keep
 
 
-def _sizing(sizes: Sizes, name: str, tokens: int) -> Callable[..., None]:
+def _sizing(sizes: Sizes, name: str, tokens: int, factors: int) -> Callable[..., None]:
     """Keeps the sizes of a module that is called with all tokens once, in their order."""
 
     def size(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
@@ -131,8 +143,8 @@ def _sizing(sizes: Sizes, name: str, tokens: int) -> Callable[..., None]:
         own = [parameter.ndim for parameter in module.parameters()]
         if not own or given is None or not isinstance(first, torch.Tensor) or first.shape[-1:] != given.shape[-1:]:
             return
-        if given.shape[:-1].numel() == first.shape[:-1].numel() == len(FACTORS) * tokens:
-            taken, gave = (tensor.float().abs().reshape(len(FACTORS), -1).amax(1).tolist() for tensor in (given, first))
+        if given.shape[:-1].numel() == first.shape[:-1].numel() == factors * tokens:
+            taken, gave = (tensor.float().abs().reshape(factors, -1).amax(1).tolist() for tensor in (given, first))
             sizes[name] = [Size(one, other, max(own) == 1) for one, other in zip(taken, gave, strict=True)]
 
     return size

@@ -19,11 +19,7 @@ def depth_scaled_scores(run: Run) -> Verdict:
     it by the root of the heads' width and by the block's number, counted from one: the same number everywhere means
     that a later block's scores are that much smaller.
     """
-    carried = zip(carried_factors(run, "queries"), carried_factors(run, "keys"), strict=True)
-    scales: dict[int, float] = {}
-    for index, (fit, block, (query, key)) in enumerate(zip(fits(run), seen(run), carried, strict=True)):
-        if fit is not None and block is not None and fit.kind != "other":
-            scales[index] = fit.scale * (query or 1.0) * (key or 1.0) * block.head_dim**0.5
+    scales = score_factors(run)
     if not scales and any(fits(run)):
         return Verdict("n/a", why=FORMLESS)
     undone = [scale * (index + 1) for index, scale in scales.items()]
@@ -34,6 +30,16 @@ def depth_scaled_scores(run: Run) -> Verdict:
         measured = {"first_scale": digits(scales[min(scales)]), "last_scale": digits(scales[max(scales)])}
         measured["divided_by_the_number"] = same
     return judged(run, found, measured, explain(run, measured, {"divided_by_the_number": FLAGS}) if same else {})
+
+
+def score_factors(run: Run) -> dict[int, float]:
+    """By block what q·k is multiplied by, queries' and keys' own parts too, times the root of the heads' width."""
+    carried = zip(carried_factors(run, "queries"), carried_factors(run, "keys"), strict=True)
+    scales: dict[int, float] = {}
+    for index, (fit, block, (query, key)) in enumerate(zip(fits(run), seen(run), carried, strict=True)):
+        if fit is not None and block is not None and fit.kind != "other":
+            scales[index] = fit.scale * (query or 1.0) * (key or 1.0) * block.head_dim**0.5
+    return scales
 
 
 QUIRKS = (

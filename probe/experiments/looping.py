@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ def looped_blocks(run: Run) -> Verdict:
     on its first pass alone, on its last and on all of them, and the final stream compared with that of a row without
     noise; and twice what its `layer_output` reads is written back, to see which passes then return that.
     """
-    order = _calls(run)
+    order = calls(run)
     counts = [order.count(index) for index in range(len(run.text))]
     looped = [index for index, count in enumerate(counts) if count > 1]
     found = [None if count == 0 else count > 1 for count in counts]
@@ -38,15 +38,16 @@ def looped_blocks(run: Run) -> Verdict:
     written = _written(run, looped[0])
     if written:
         measured["standard_names_mean"] = _which(written, counts[looped[0]])
-    effects = _effects(run, looped[0], counts[looped[0]])
-    for name, effect in effects.items():
+    last = counts[looped[0]] - 1
+    passes_of = {"the_first_pass": {0}, "the_last_pass": {last}, "every_pass": set(range(last + 1))}
+    for name, effect in effects(run, looped[0], passes_of).items():
         measured[f"noise_on_{name}_moves_the_result"] = 0.0 if effect < tolerance(run) else digits(effect, 2)
     return per_block(found, measured, explain(run, measured, {"passes": PASSES}))
 
 
 @listening
 @contextmanager
-def _calls(run: Run) -> Iterator[list[int]]:
+def calls(run: Run) -> Iterator[list[int]]:
     """The blocks in the order in which a forward calls them."""
     order: list[int] = []
 
@@ -98,9 +99,8 @@ def _written(run: Run, index: int) -> list[bool]:
     return same if any(same) else []
 
 
-def _effects(run: Run, index: int, count: int) -> dict[str, float]:
-    """By how much the final stream moves, relative to its size, where noise is on some passes of a block."""
-    wanted = {"the_first_pass": {0}, "the_last_pass": {count - 1}, "every_pass": set(range(count))}
+def effects(run: Run, index: int, wanted: Mapping[str, set[int]]) -> dict[str, float]:
+    """By how much the final stream moves, relative to its size, where noise is on some passes of a block, by name."""
     rows = Rows(1 + len(wanted))
     done = [0]
 

@@ -7,7 +7,7 @@ a number for each element, one for each head, or a matrix that mixes elements; a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -39,6 +39,7 @@ class Step:
         alike: whether that number is one for each entry of the state's first axis, its heads.
         follows: whether the numbers depend on the step's input.
         least, largest: of the numbers.
+        factors: the numbers, of the state's shape, on one input and on another; None where no step was tried.
         together: how many kept tensors stand for the state; of more than one, one is a logarithm (:mod:`.pieces`).
     """
 
@@ -51,6 +52,7 @@ class Step:
     least: float = 0.0
     largest: float = 0.0
     together: int = 1
+    factors: tuple[torch.Tensor, torch.Tensor] | None = field(default=None, compare=False, repr=False)
 
 
 @once
@@ -178,4 +180,5 @@ def _step(after: Kept, changes: torch.Tensor | None, grown: torch.Tensor | None)
         follows=float((other - one).abs().max()) > CLOSE * scale,
         least=float(one.min()),
         largest=float(one.max()),
+        factors=(one.cpu(), other.cpu()),
     )

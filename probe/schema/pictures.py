@@ -20,7 +20,9 @@ class Picture(Part):
     """The numbers of one drawing. It is drawn when the site is built."""
 
     name: str = Field(description="unique on its record")
-    kind: Literal["mask", "rotary", "load", "growth", "scalars", "slopes", "pattern"]
+    kind: Literal[
+        "mask", "rotary", "load", "growth", "scalars", "slopes", "pattern", "scales", "decay", "passes", "response"
+    ]
     label: str = Field(description="its caption")
     quirks: list[str] = Field([], description="slugs of the experiments whose cards show it")
     blocks: list[int] | None = Field(None, description="the blocks it shows; null where it is not a property of blocks")

@@ -10,7 +10,19 @@ import torch
 
 from probe.experiments import pictures, run_all
 from probe.experiments.base import STRICT
-from probe.experiments.pictures import heads, load, masks, reach, scalars, slopes, spectrum, stream
+from probe.experiments.pictures import (
+    bound,
+    decay,
+    depth,
+    heads,
+    load,
+    masks,
+    reach,
+    scalars,
+    slopes,
+    spectrum,
+    stream,
+)
 from probe.experiments.scores import Fit
 from probe.measure.run import Run
 from probe.schema import Experiment, Picture
@@ -177,6 +189,40 @@ def test_factors_that_stay_are_drawn_beside_those_that_differ(run_of: Runs) -> N
     [drawn] = scalars.pictures(run_of("minimax"))
     assert list(_numbers(drawn)) == ["attn_alpha_factor", "attn_beta_factor", "mlp_alpha_factor", "mlp_beta_factor"]
     assert "the same on all that have it: `mlp_alpha_factor`, `mlp_beta_factor`" in drawn.statement
+
+
+def test_a_states_decay_is_what_the_module_multiplies_it_by(run_of: Runs) -> None:
+    run = run_of("minimax")
+    [drawn] = decay.pictures(run)
+    rate = next(module.slope_rate for module in run.model._module.modules() if hasattr(module, "slope_rate"))
+    assert _numbers(drawn) == {"any token": pytest.approx(torch.exp(-rate.flatten()).tolist(), rel=1e-2)}
+    assert drawn.axes[0] == "head" and "whatever the token is" in drawn.statement
+    heads_of = _numbers(decay.pictures(run_of("mamba2"))[0])
+    assert list(heads_of) == ["a token", "another token"] and heads_of["a token"] != heads_of["another token"]
+    [channels] = decay.pictures(run_of("mamba"))
+    most, least = (series.numbers for series in channels.series)
+    assert most == sorted(most, reverse=True) and all(low < high for low, high in zip(least, most, strict=True))
+    assert len(most) * channels.step >= 192 and len(most) <= decay.MOST
+    assert decay.pictures(run_of("qwen3_next")) == [] == decay.pictures(run_of("llama"))
+
+
+def test_what_goes_by_depth_is_drawn_where_it_differs(run_of: Runs) -> None:
+    [drawn] = depth.of_scores(run_of("gpt2", "tiny-scaled-by-depth"))
+    assert _numbers(drawn) == {"factor of the scores": pytest.approx([1, 1 / 2, 1 / 3], rel=1e-2)}
+    assert depth.of_scores(run_of("gpt2")) == depth.of_scores(run_of("mamba")) == []
+    [passes] = depth.of_passes(run_of("hrm_text"))
+    [numbers] = _numbers(passes).values()
+    assert len(numbers) == 6 and numbers[0] == 0 and numbers[-1] == max(numbers)
+    assert depth.of_passes(run_of("llama")) == []
+
+
+def test_what_a_bounded_mlp_gives_stops_growing_and_another_has_no_picture(run_of: Runs) -> None:
+    [drawn] = bound.pictures(run_of("gpt_oss"))
+    numbers = _numbers(drawn)
+    assert numbers["taken"][-1] == pytest.approx(1e8 * numbers["taken"][0], rel=1e-2)
+    assert numbers["given"][-1] == numbers["given"][-2] > 100 * numbers["given"][0]
+    assert len(drawn.ticks or []) == len(numbers["given"])
+    assert bound.pictures(run_of("llama")) == []
 
 
 def test_the_heads_with_most_of_something_are_chosen(run_of: Runs) -> None:

@@ -40,6 +40,10 @@ PICTURES = {
     "load": _picture("load", series={f"block {i}": [float(i), 0.0, 7.0, 3.0] for i in range(40)}),
     "growth": _picture("growth", series={"layer_output": [2.0, 9000.0, 40.0], "mlp_output": [None, 4.0, 5.0]}),
     "scalars": _picture("scalars", series={"layer_scalar": [0.5, -0.25]}),
+    "scales": _picture("scales", series={"factor of the scores": [1.0, 0.5, 0.333]}),
+    "decay": _picture("decay", series={"a token": [0.9, 0.5, 0.01], "another token": [0.8, 0.6, 0.02]}, step=2),
+    "passes": _picture("passes", series={"block 0": [0.0, 0.3, 0.6]}),
+    "response": _picture("response", series={"taken": [0.1, 1e3, 1e7], "given": [0.1, 9.0, 9.0]}, ticks=["0.1", "1e7"]),
     "level": _picture("growth", series={"layer_output": [3.0]}),
 }
 each = pytest.mark.parametrize("name", PICTURES)
@@ -88,6 +92,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "load": {"series": [Series(name="block 0", numbers=[1.0, 2.0, 3.0])]},
     "growth": {"series": [Series(name="layer_output", numbers=[2.0, 1.0, 4.0])]},
     "scalars": {"series": [Series(name="layer_scalar", numbers=[0.5, 0.25])]},
+    "scales": {"series": [Series(name="factor of the scores", numbers=[1.0, 0.5, 0.25])]},
+    "decay": {"step": 3},
+    "passes": {"series": [Series(name="block 0", numbers=[0.0, 0.0, 0.6])]},
+    "response": {"ticks": ["0.1", "1e6"]},
 }
 
 

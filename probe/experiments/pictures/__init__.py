@@ -13,7 +13,7 @@ from ...measure.run import Run
 from ...schema import Experiment, Fact, Picture
 from ..base import STRICT
 from ..facts import not_measured
-from . import heads, load, masks, reach, scalars, slopes, spectrum, stream
+from . import bound, decay, depth, heads, load, masks, reach, scalars, slopes, spectrum, stream
 
 KINDS: tuple[tuple[str, Callable[[Run], list[Picture]]], ...] = (
     ("masks", masks.pictures),
@@ -21,6 +21,10 @@ KINDS: tuple[tuple[str, Callable[[Run], list[Picture]]], ...] = (
     ("masks over an image", masks.with_an_image),
     ("spectrum of the rotary", spectrum.pictures),
     ("slopes of the scores", slopes.pictures),
+    ("factors of the scores", depth.of_scores),
+    ("decay of the states", decay.pictures),
+    ("passes of the blocks", depth.of_passes),
+    ("response of the MLPs", bound.pictures),
     ("load of the experts", load.pictures),
     ("factors of the blocks", scalars.pictures),
     ("growth of the stream", stream.pictures),

@@ -26,7 +26,7 @@ def lines(picture: Picture, named: Mapping[str, str] | None = None) -> Canvas:
     """
     canvas = Canvas(WIDTH, HEIGHT)
     known = [number for series in picture.series for number in series.numbers if number is not None]
-    up = scale(known, HEIGHT - FOOT, TOP, zero=picture.kind == "growth")
+    up = scale(known, HEIGHT - FOOT, TOP, zero=picture.kind in ("growth", "scales", "passes"))
     along = _along(picture)
     _axes(canvas, picture, up, along)
     for look, series in zip(looks(picture, named), picture.series, strict=True):
@@ -75,7 +75,10 @@ def _axes(canvas: Canvas, picture: Picture, up: Scale, along: Scale, still: int 
         canvas.text("tick", (LEFT - 6, foot - still / 2 + 3.5), "still", "right")
     canvas.text("name", (0, 10), f"↑ {picture.axes[1]}")
     last = round(along.high - 0.5)
-    canvas.text("tick", (along.at(0), foot + 14), "0", "center")
+    ends = ("0", str(last * picture.step))
+    if picture.ticks:
+        ends = written(float(picture.ticks[0])), written(float(picture.ticks[-1]))
+    canvas.text("tick", (along.at(0), foot + 14), ends[0], "center")
     if last:
-        canvas.text("tick", (along.at(last), foot + 14), str(last * picture.step), "center")
+        canvas.text("tick", (along.at(last), foot + 14), ends[1], "center")
     canvas.text("name", ((LEFT + WIDTH - RIGHT) / 2, foot + 14), f"{picture.axes[0]} →", "center")

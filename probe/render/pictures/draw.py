@@ -22,6 +22,10 @@ KINDS: dict[str, Callable[[Picture], Canvas]] = {
     "scalars": lines,
     "rotary": spectrum,
     "slopes": spectrum,
+    "decay": spectrum,
+    "scales": lines,
+    "passes": lines,
+    "response": lines,
 }
 
 WORDS: dict[str, Any] = {"name": "", "label": "", "quirks": [], "statement": "", "blocks": None}

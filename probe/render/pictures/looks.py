@@ -38,6 +38,6 @@ def looks(picture: Picture, named: Mapping[str, str] | None = None) -> list[Look
         return [Look(*each) for each in zip(labels, roles, forms, strict=True)]
     if picture.kind == "load":
         return [Look(label, "mixture", "") for label in labels]
-    if picture.kind in ("rotary", "slopes"):
+    if picture.kind in ("rotary", "slopes", "decay"):
         return [Look(label, ROLES[i % len(ROLES)], "hollow" if i % 2 else "") for i, label in enumerate(labels)]
     return [Look(label, ROLES[-1 - i % len(ROLES)], FORMS[i % len(FORMS)]) for i, label in enumerate(labels)]
