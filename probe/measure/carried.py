@@ -66,15 +66,17 @@ def _carry(experiment: Experiment, blocks: list[int], model: StandardizedTransfo
     """A twin's verdict on the checkpoint: on the blocks built like those it holds on, with the config's numbers.
 
     A number carries over only where the twin's run found it equal to a config entry; the checkpoint's own entry then
-    takes its place. The others belong to the twin and are left out. Where the checkpoint's config has no such entry,
-    the twin's verdict says nothing about it.
+    takes its place, or what its modules, built, hold by that name. The others belong to the twin and are left out.
+    Where the checkpoint has neither, the twin's verdict says nothing about it.
     """
     quirk = next(q for q in experiments.QUIRKS if q.slug == experiment.slug and (q.about == "vision") == vision)
     if quirk.built is not None:
         return quirk.record(quirk.built(model), len(blocks))
     where = None if experiment.blocks is None else [i for i, twin in enumerate(blocks) if twin in experiment.blocks]
-    numbers = {name: _config_entry(model, key, vision=vision) for name, key in experiment.explained.items()}
-    absent = [experiment.explained[name] for name, value in numbers.items() if value is None]
+    entries = {name: _entry(model, key, vision=vision) for name, key in experiment.explained.items()}
+    absent = [experiment.explained[name] for name, entry in entries.items() if entry is None]
+    explained = {name: entry[0] for name, entry in entries.items() if entry is not None}
+    numbers = {name: entry[1] for name, entry in entries.items() if entry is not None}
     if absent or (where == [] and experiment.verdict == "yes"):
         why = (
             f"the twin's number is its config's {absent[0]}, which this config does not have"
@@ -90,7 +92,7 @@ def _carry(experiment: Experiment, blocks: list[int], model: StandardizedTransfo
                 "statement": f"Not known: {why}.",
             }
         )
-    update: dict[str, Any] = {"blocks": where, "measured": numbers}
+    update: dict[str, Any] = {"blocks": where, "measured": numbers, "explained": explained}
     if experiment.verdict == "yes":
         update["statement"] = _said(quirk, experiment, numbers, where, len(blocks))
     return experiment.model_copy(update=update)
@@ -112,6 +114,21 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, list):
         return any(_is_number(item) for item in value)
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _entry(model: StandardizedTransformer, key: str, *, vision: bool) -> tuple[str, Any] | None:
+    """A number's name and its value: a config's entry; where the config leaves it to the class, what every built module
+    with an attribute of that name holds, called by the first one's path. None where there is neither, or two differ.
+    """
+    value = _config_entry(model, key, vision=vision)
+    if value is not None:
+        return key, value
+    name = key.split(".")[-1]
+    root = model.vision._module if vision else model._module
+    held = [(path, vars(module)[name]) for path, module in root.named_modules() if _is_number(vars(module).get(name))]
+    if not held or any(other != held[0][1] for _, other in held):
+        return None
+    return f"{held[0][0]}.{name}", held[0][1]
 
 
 def _config_entry(model: StandardizedTransformer, key: str, *, vision: bool) -> Any:

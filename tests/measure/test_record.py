@@ -11,7 +11,7 @@ from probe import registry
 from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
 from probe.measure import evidence
-from probe.measure.carried import twin_for
+from probe.measure.carried import carried, twin_for
 from probe.measure.findings import forget, twin
 from probe.measure.record import probe_target
 from probe.schema import Record
@@ -123,3 +123,20 @@ def test_differing_flags_are_told() -> None:
     assert isinstance(behind, evidence.Evidence)
     assert len(blocks) == 42 and tower is not None
     assert any("use_double_wide_mlp" in entry for entry in behind.differs)
+
+
+def test_a_number_that_a_config_leaves_to_the_class_is_what_the_built_modules_hold() -> None:
+    target = next(target for target in targets("qwen3_vl_text") if target.id == "Qwen/Qwen3-VL-8B-Instruct")
+    model = StandardizedTransformer(load(target))
+    assert "mrope_section" not in model.text_config.rope_parameters
+
+    def streams() -> tuple[str, object, dict[str, str]]:
+        behind, _, blocks, _ = twin_for(model)
+        found = carried(behind.text, blocks, model, vision=False).experiments
+        quirk = next(experiment for experiment in found if experiment.slug == "multimodal-rotary")
+        return quirk.verdict, quirk.measured.get("pairs"), quirk.explained
+
+    path, rotary = next((p, m) for p, m in model._module.named_modules() if "mrope_section" in vars(m))
+    assert streams() == ("yes", rotary.mrope_section, {"pairs": f"{path}.mrope_section"})
+    model._module.lm_head.mrope_section = [1, 2, 3]
+    assert streams() == ("inconclusive", None, {})
