@@ -7,17 +7,17 @@ length allows.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
 
 from ..measure.run import Run
-from ..measure.trace import Inputs
 from .answers import tolerance
 from .extra import LENGTH, accepts, attention_hosts, attentions, forward, once, token_ids
-from .tap import Change, Rows, Tap, hooks
-from .traced import Read, aligned, attention_modules, read
+from .looked import KEYS, QUERIES, SCORES, Read, look
+from .prompts import farthest, prompts
+from .tap import Rows, Tap, hooks
+from .traced import aligned
 
 PLACES = 24
 """Positions of the prompt: more than the steps in which a twin's attention changes with them."""
@@ -28,17 +28,8 @@ LONG = 480
 SETTLED = 8
 """Positions after which one repeated input looks the same to whatever reaches back a few positions."""
 
-SHIFTS = (
-    (0, 1, 16, 1024, 65536, 4194304),
-    (0, 1, 16, 256),
-    (0, 1, 16),
-)
-"""By how many positions the rows are moved: as far as the model goes without an error."""
-
 APART = 1000
 """By how many positions one of three streams is moved."""
-
-NAMES = ("attention_queries", "attention_keys", "attention_scores")
 
 
 @dataclass(frozen=True)
@@ -76,11 +67,10 @@ def tracks(run: Run) -> list[Track | None]:
 
 def _track(values: Read, shifts: tuple[int, ...], index: int) -> Track | None:
     """A block's track; where moved positions change nothing that successive ones do change, along successive ones."""
-    queries, keys = (values.get((index, name)) for name in NAMES[:2])
+    queries, keys = values.get((index, QUERIES)), values.get((index, KEYS))
     if queries is None or keys is None:
         return None
-    scores = values.get((index, NAMES[2]))
-    last = None if scores is None else scores[-1]
+    last = values.get((index, SCORES))
     if len(shifts) > 1 and not (_still(queries[:-1]) and _still(keys[:-1]) and not _still(_settled(keys))):
         return Track(shifts, queries[:-1], keys[:-1], queries[-1], last, True)
     ramp = _settled(queries)
@@ -97,33 +87,31 @@ def _still(rows: torch.Tensor, close: float = 1e-3) -> bool:
 
 
 def _longest(run: Run) -> tuple[tuple[int, ...], Read]:
-    """What was read with the largest shifts that this model takes; a table of positions or a window may be short."""
-    for shifts in SHIFTS if accepts(run, "position_ids") else ():
-        with suppress(IndexError, RuntimeError):
-            return shifts, _read(run, shifts, PLACES)
-    return (0,), _successive(run)
+    """What was read with the largest shifts that this model takes."""
+    shifts, values = prompts(run).shifts, prompts(run).moved
+    if not shifts:
+        shifts, found = farthest(run, token_ids(run, PLACES), patterns=False)
+        values = found.moved
+    return shifts, _first(values, PLACES) if len(shifts) > 1 else _successive(run)
 
 
 def _successive(run: Run) -> Read:
     """What was read at successive positions alone: on a short prompt, or a long one where something changes along it,
     which may do so slowly.
     """
-    short = _read(run, (0,), LENGTH)
-    ramps = [_settled(value) for (_, name), value in short.items() if name in NAMES[:2]]
-    return short if all(_still(ramp, tolerance(run)) for ramp in ramps) else _read(run, (0,), LONG)
+    shared = prompts(run).shifts == (0,)
+    short = _first(prompts(run).moved, LENGTH) if shared else _one_input(run, LENGTH)
+    ramps = [_settled(value) for (_, name), value in short.items() if name in (QUERIES, KEYS)]
+    return short if all(_still(ramp, tolerance(run)) for ramp in ramps) else _one_input(run, LONG)
 
 
-def _read(run: Run, shifts: tuple[int, ...], length: int) -> Read:
-    rows = Rows(len(shifts) + 1)
-    ids = token_ids(run, length, rows.total)
-    inputs: Inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    if len(shifts) > 1:
-        start = torch.tensor([*shifts, 0], device=ids.device)[:, None]
-        inputs["position_ids"] = start + torch.arange(length, device=ids.device)[None]
-    repeated = rows.change(len(shifts), lambda row: row[1:2].expand_as(row))
-    entering: list[tuple[torch.nn.Module, Change]] = aligned(run, rows)
-    entering += [(module, repeated) for module in attention_modules(run) if module is not None]
-    return read(run, inputs, NAMES, entering)
+def _one_input(run: Run, length: int) -> Read:
+    return look(run, token_ids(run, length), (0,), patterns=False).moved
+
+
+def _first(values: Read, count: int) -> Read:
+    """Queries and keys at the first positions alone."""
+    return {key: value if key[1] == SCORES else value[:, :, :count] for key, value in values.items()}
 
 
 @once

@@ -1,17 +1,19 @@
 """Two prompts of different tokens, longer than any window that can be afforded, read in one traced forward: who sees
-whom, and the values.
+whom, and the values; and where they are short, the first of them at other positions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 import torch
 
 from ..measure.run import Run
 from .answers import entry
-from .extra import LENGTH, attention_hosts, once
-from .traced import Seen, attention_value, look
+from .extra import LENGTH, accepts, attention_hosts, once
+from .looked import Looked, Read, look
+from .traced import attention_value
 
 AFFORDABLE = 1240
 """Most positions that are run to see past a window."""
@@ -21,6 +23,16 @@ WINDOWS = ("sliding_window", "attention_chunk_size", "window_size", "attention_w
 
 MOST = 1024
 """Most different tokens that are run to see how many directions the values have."""
+
+SHIFTS = (
+    (0, 1, 16, 1024, 65536, 4194304),
+    (0, 1, 16, 256),
+    (0, 1, 16),
+)
+"""By how many positions a prompt is moved: as far as the model goes without an error."""
+
+AFFORDED = 56
+"""Most positions of prompts of which the first is run at other positions too: longer rows cost more than a forward."""
 
 MULTIPLE = 8
 """The prompts' length is a multiple of it: some attentions compress as many positions into one."""
@@ -35,6 +47,8 @@ class Prompts:
         other: the same on the second, of other tokens.
         values: by block, ``[2, heads, length, head_dim]``; a block without an attention that serves them has none.
         unseen: the config's windows and chunks that are longer than the longest prompt run.
+        shifts: by how many positions the first prompt was moved; nothing where it was not.
+        moved: what was read of it, see :class:`~probe.experiments.looked.Looked`.
     """
 
     visible: list[torch.Tensor | None]
@@ -42,6 +56,8 @@ class Prompts:
     values: dict[int, torch.Tensor]
     length: int
     unseen: dict[str, int]
+    shifts: tuple[int, ...] = ()
+    moved: Read = field(default_factory=dict)
 
 
 @once
@@ -52,11 +68,22 @@ def prompts(run: Run) -> Prompts:
     if not any(attention_hosts(run)):
         nothing: list[torch.Tensor | None] = [None] * len(run.text)
         return Prompts(nothing, nothing, {}, length, unseen)
-    found = look(run, _tokens(run, 2 * length).view(2, length))
-    return Prompts(_row(found, 0), _row(found, 1), found.values, length, unseen)
+    ids = _tokens(run, 2 * length).view(2, length)
+    shifts, found = farthest(run, ids) if length <= AFFORDED else ((), look(run, ids))
+    return Prompts(_row(found, 0), _row(found, 1), found.values, length, unseen, shifts, found.moved)
 
 
-def _row(found: Seen, row: int) -> list[torch.Tensor | None]:
+def farthest(run: Run, ids: torch.Tensor, patterns: bool = True) -> tuple[tuple[int, ...], Looked]:
+    """The largest shifts of the first prompt that this model takes, and what was read then: a table of positions or a
+    window may be short.
+    """
+    for shifts in SHIFTS if accepts(run, "position_ids") else ():
+        with suppress(IndexError, RuntimeError):
+            return shifts, look(run, ids, shifts, patterns)
+    return (0,), look(run, ids, (0,), patterns)
+
+
+def _row(found: Looked, row: int) -> list[torch.Tensor | None]:
     return [None if seen is None else seen[row] for seen in found.visible]
 
 

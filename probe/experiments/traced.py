@@ -8,7 +8,6 @@ was changed behind it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ from .base import Measured, Verdict
 from .extra import accepts, attention_hosts, once, part
 from .projected import projections
 from .rows import Change, Rows, hooks
-from .tap import MASKED
 
 NO_ATTENTION = "No block has an attention."
 UNREAD = "What is needed of this attention stands at no place of the forward that could be read."
@@ -53,87 +51,10 @@ def aligned(run: Run, rows: Rows) -> list[tuple[torch.nn.Module, Change]]:
     return [(module, rows.align) for module in attention_modules(run) if module is not None]
 
 
-def read(run: Run, inputs: Inputs, names: Sequence[str], entering: Iterable[tuple[Any, Change]] = ()) -> Read:
-    """Values of every block's attention in one forward, in float32.
-
-    Args:
-        inputs: keyword arguments of the model's forward; it runs without a cache.
-        names: which values.
-        entering: changes of what modules are called with.
-    """
-    found: Read = {}
-
-    def reader(hosts: list[tuple[Key, Host]]) -> Worker:
-        def worker() -> None:
-            for key, host in hosts:
-                value = getattr(host, key.name).detach()
-                found[key.block or 0, key.name] = value.float() if value.is_floating_point() else value.clone()
-
-        return worker
-
-    traced_forward(run, inputs, [reader(group) for group in groups(run, names)], entering)
-    return found
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What was read of the attentions on a batch of prompts.
-
-    Attributes:
-        visible: for each block what its queries may see, ``[rows, heads, query, key]``; None where its pattern could
-            not be read.
-        values: by block, ``[rows, heads, seq, head_dim]``.
-    """
-
-    visible: list[torch.Tensor | None]
-    values: dict[int, torch.Tensor]
-
-
-def look(run: Run, ids: torch.Tensor) -> Seen:
-    """One forward of several prompts, ``[rows, seq]``."""
-    found: dict[int, torch.Tensor] = {}
-    held: dict[int, torch.Tensor] = {}
-
-    def seeing(hosts: list[tuple[Key, Host]]) -> Worker:
-        def worker() -> None:
-            for key, host in hosts:
-                values = host.standard_values()
-                scores = None
-                if "attention_scores" in values and host.refusal(values["attention_scores"]) is None:
-                    scores = host.attention_scores.detach().float()
-                found[key.block or 0] = seen_by(host.attention_probabilities.detach().float(), scores)
-
-        return worker
-
-    def holding(hosts: list[tuple[Key, Host]]) -> Worker:
-        def worker() -> None:
-            for key, host in hosts:
-                held[key.block or 0] = host.attention_values.detach().float().clone()
-
-        return worker
-
-    workers = [seeing(group) for group in groups(run, ["attention_probabilities"])]
-    workers += [holding(group) for group in groups(run, ["attention_values"])]
-    traced_forward(run, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}, workers)
-    return Seen([found.get(index) for index in range(len(run.text))], held)
-
-
-UNDERFLOW = -80.0
-"""How far below a row's largest score float32 rounds a share of the softmax to zero."""
-
-
-def seen_by(pattern: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
-    """The keys a pattern gives a share to, with those whose share is lost in rounding."""
-    if scores is None or scores.shape[-2:] != pattern.shape[-2:]:
-        return pattern > 0
-    low = (scores > MASKED) & (scores - scores.amax(-1, keepdim=True) < UNDERFLOW)
-    return (pattern > 0) | low
-
-
 def groups(run: Run, names: Sequence[str]) -> list[list[tuple[Key, Host]]]:
     """The hosts to ask for each value, block after block: the attention of each block."""
     serving = [
-        [(Key(label, index, name), host) for index, (label, host) in _hosts(run).items() if _serves(host, name)]
+        [(Key(label, index, name), host) for index, (label, host) in _hosts(run).items() if serves(host, name)]
         for name in names
     ]
     return [hosts for hosts in serving if hosts]
@@ -150,7 +71,8 @@ def _hosts(run: Run) -> dict[int, tuple[str, Host]]:
     return found
 
 
-def _serves(host: Host, name: str) -> bool:
+def serves(host: Host, name: str) -> bool:
+    """Whether a host gives a value in this load."""
     value = host.standard_values().get(name)
     return value is not None and host.refusal(value) is None
 

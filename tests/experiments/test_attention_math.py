@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from probe.experiments.cache import contents
+from probe.experiments.looked import seen_by
 from probe.experiments.scores import Seen, fit
 from probe.experiments.support import Support, classify
-from probe.experiments.traced import seen_by
 from probe.experiments.turning import rotary
 
 CLOSE = 2e-4
