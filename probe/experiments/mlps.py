@@ -51,19 +51,19 @@ def quantized_linears(run: Run) -> Verdict:
     """Compares a projection of a sum of inputs, and with a sum of weights, with the sum of projections: rounding on
     the way breaks one of them.
     """
-    found: list[bool | None] = []
-    largest = 0.0
-    for envoy in run.text.envoys:
-        tried = [_not_additive(module, run) for module in _holding_a_matrix(envoy._module)]
-        errors = [error for error in tried if error is not None]
-        found.append(max(errors) > 10 * tolerance(run) if errors else None)
-        largest = max([largest, *errors])
+    modules = [(index, module) for index, envoy in enumerate(run.text.envoys) for module in _matrices(envoy._module)]
+    errors: list[list[float]] = [[] for _ in run.text.envoys]
+    for (index, _), error in zip(modules, _not_additive(run, [module for _, module in modules]), strict=True):
+        errors[index] += [] if error is None else [error]
+    found = [max(each) > 10 * tolerance(run) if each else None for each in errors]
+    largest = max((error for each in errors for error in each), default=0.0)
     return per_block(found, {"largest_error": small(run, largest)}, absent="The blocks have no linear projections.")
 
 
-def _holding_a_matrix(block: torch.nn.Module) -> Iterator[torch.nn.Module]:
+def _matrices(block: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The modules that hold a matrix as their weight."""
     for module in block.modules():
-        weight = dict(module.named_parameters(recurse=False)).get("weight")
+        weight = module._parameters.get("weight")
         if weight is not None and weight.ndim == 2:
             yield module
 
@@ -77,24 +77,36 @@ module is a norm, a router or another thing that is no projection.
 """
 
 
-def _not_additive(module: torch.nn.Module, run: Run) -> float | None:
-    """Largest relative difference between f(x + y) - f(y) and f(x) - f(0), in the input and in the weight; None for a
-    module that is no projection of one vector.
+def _not_additive(run: Run, modules: Sequence[torch.nn.Module]) -> list[float | None]:
+    """For each module the largest relative difference between f(x + y) - f(y) and f(x) - f(0), in the input and in the
+    weight; None for a module that is no projection of one vector.
     """
-    weight = module.get_parameter("weight")
-    rows = _inputs(run, int(getattr(module, "in_features", weight.shape[0])))
-    try:
-        with torch.no_grad():
-            one, summed, other, zero = _responses(module, rows)
-            still, first, second, both, doubled = one.unflatten(0, (5, -1))
-            at_first = slice(len(first), 2 * len(first))
-            given = torch.stack([doubled - still, both - second, (summed - one)[at_first]])
-            wanted = torch.stack([2 * (first - still), first - still, (other - zero)[at_first]])
-            apart = (given - wanted).abs().amax((1, 2)) / wanted.abs().amax((1, 2)).clamp_min(1e-30)
-    except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
-        return None
-    to_double, in_input, in_weight = apart.tolist()
-    return None if to_double > ROUNDING else max(in_input, in_weight)
+    alike: dict[int, dict[int, torch.Tensor]] = {}
+    with torch.no_grad():
+        for index, module in enumerate(modules):
+            out = _responses(run, module)
+            if out is not None:
+                alike.setdefault(out.shape[-1], {})[index] = out
+        apart = {
+            index: numbers
+            for outs in alike.values()
+            for index, numbers in zip(outs, _apart(torch.stack([*outs.values()])).tolist(), strict=True)
+        }
+    found: list[float | None] = [None] * len(modules)
+    for index, (to_double, in_input, in_weight) in apart.items():
+        found[index] = None if to_double > ROUNDING else max(in_input, in_weight)
+    return found
+
+
+def _apart(outs: torch.Tensor) -> torch.Tensor:
+    """How far the responses of modules, ``[modules, 4, 5 * 4, width]``, are from doubling, and from adding up in the
+    input and in the weight: ``[modules, 3]``, relative to their size.
+    """
+    still, first, second, both, doubled = outs[:, 0].unflatten(1, (5, -1)).unbind(1)
+    one, summed, other, zero = outs.unflatten(2, (5, -1))[:, :, 1].unbind(1)
+    given = torch.stack([doubled - still, both - second, summed - one], 1)
+    wanted = torch.stack([2 * (first - still), first - still, other - zero], 1)
+    return (given - wanted).abs().amax((2, 3)) / wanted.abs().amax((2, 3)).clamp_min(1e-30)
 
 
 @once
@@ -104,21 +116,29 @@ def _inputs(run: Run, width: int) -> torch.Tensor:
     return torch.cat([torch.zeros_like(one), one, two, one + two, 2 * one])
 
 
-def _responses(module: torch.nn.Module, rows: torch.Tensor) -> Sequence[torch.Tensor]:
-    """What a module gives in float32 for its weight, for the sum of it and another, for the other, and for zeros. Where
-    each row of the weight gives a number of its own, the four stand in one matrix.
+def _responses(run: Run, module: torch.nn.Module) -> torch.Tensor | None:
+    """What a module gives in float32 for its weight, for the sum of it and another, for the other, and for zeros,
+    ``[4, 5 * 4, width]``; None where it gives no vector for each of the inputs. Where each row of the weight gives a
+    number of its own, the four stand in one matrix.
     """
-    parameters = dict(module.named_parameters(recurse=False))
+    parameters = {name: held for name, held in module._parameters.items() if held is not None}
     whole = parameters["weight"]
-    weight = whole[:ROWS] if hasattr(module, "in_features") else whole
+    by_rows = hasattr(module, "in_features")
+    weight = whole[:ROWS] if by_rows else whole
     other = weight.roll(1, 0)
     matrices = (weight, weight + other, other, torch.zeros_like(weight))
-    if weight is whole:
-        return [called_with(module, {"weight": matrix}, rows).float() for matrix in matrices]
-    by_row = {name: held for name, held in parameters.items() if held.shape[:1] == whole.shape[:1]}
-    tried = {name: torch.cat([held[:ROWS]] * 4) for name, held in by_row.items()} | {"weight": torch.cat(matrices)}
-    out: torch.Tensor = called_with(module, tried, rows)
-    return out.float().chunk(4, -1)
+    rows = _inputs(run, int(getattr(module, "in_features", whole.shape[0])))
+    try:
+        if by_rows:
+            by_row = {name: held for name, held in parameters.items() if held.shape[:1] == whole.shape[:1]}
+            tried = {name: torch.cat([held[:ROWS]] * 4) for name, held in by_row.items() if name != "weight"}
+            joined: torch.Tensor = called_with(module, {**tried, "weight": torch.cat(matrices)}, rows)
+            out = joined.float().unflatten(-1, (4, -1)).movedim(-2, 0)
+        else:
+            out = torch.stack([called_with(module, {"weight": matrix}, rows).float() for matrix in matrices])
+    except (RuntimeError, TypeError, AttributeError, IndexError, ValueError):
+        return None
+    return out if out.ndim == 3 and out.shape[1] == len(rows) else None
 
 
 QUIRKS = (
