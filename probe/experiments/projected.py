@@ -57,7 +57,7 @@ def linear_paths(attention: Envoy | None) -> list[str]:
     return [
         path
         for path, module in attention._module.named_modules()
-        if any(p.ndim == 2 and not _forgets_scale(module, p) for p in module.parameters(recurse=False))
+        if any(p is not None and p.ndim == 2 and not _forgets_scale(module, p) for p in module._parameters.values())
     ]
 
 
@@ -70,7 +70,9 @@ def _forgets_scale(module: torch.nn.Module, matrix: torch.Tensor) -> bool:
                 out = module(torch.cat([given, given * 16]))
         except (TypeError, RuntimeError, ValueError, AttributeError, IndexError, KeyError):
             continue
-        return isinstance(out, torch.Tensor) and torch.allclose(*out.chunk(2), rtol=1e-2, atol=1e-2)
+        if not isinstance(out, torch.Tensor) or out.shape[2:] != given.shape[2:]:
+            return False
+        return torch.allclose(*out.chunk(2), rtol=1e-2, atol=1e-2)
     return False
 
 

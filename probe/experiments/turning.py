@@ -99,11 +99,12 @@ def rotary(rows: torch.Tensor, shifts: tuple[int, ...], close: float) -> Rotary:
     if not moving or float((level - level[:1]).abs().max()) <= close * float(rows.abs().max()):
         return Rotary(width, (), "none", None, ())
     extent, turning = _extent(moving, still, width)
-    for style, pairs in _pairings(turning):
-        for queries in (rows, level):
-            found = _angles(queries, shifts, pairs, close)
-            if found is not None:
-                return Rotary(width, turning, extent, style, *found)
+    for stretched in (False, True):
+        for style, pairs in _pairings(turning):
+            for queries in (rows, level):
+                found = _angles(queries, shifts, pairs, close, stretched)
+                if found is not None:
+                    return Rotary(width, turning, extent, style, found, stretched)
     return Rotary(width, turning, extent, None, ())
 
 
@@ -140,24 +141,23 @@ def _pairings(turning: tuple[int, ...]) -> list[tuple[Style, list[tuple[int, int
 
 
 def _angles(
-    rows: torch.Tensor, shifts: tuple[int, ...], pairs: list[tuple[int, int]], close: float
-) -> tuple[tuple[float, ...], bool] | None:
-    """The angle a position of each pair and whether on ellipses, or None where a pair does not turn as one number:
-    ``rows`` is ``[shifts, heads, samples, width]``.
+    rows: torch.Tensor, shifts: tuple[int, ...], pairs: list[tuple[int, int]], close: float, stretched: bool
+) -> tuple[float, ...] | None:
+    """The angle a position of each pair, or None where a pair does not turn as one number, on a circle or stretched to
+    an ellipse: ``rows`` is ``[shifts, heads, samples, width]``.
     """
     first, second = (list(side) for side in zip(*pairs, strict=True))
     left, right = rows[..., first].double(), rows[..., second].double()
     room = close + EPSILON * torch.tensor(shifts, dtype=left.dtype, device=left.device)
-    for stretched in (False, True):
-        ratio = _gains(left, right, room) if stretched else torch.ones_like(left[0, :, 0])
-        numbers = torch.complex(left, right * ratio[None, :, None])
-        still = numbers[:1]
-        turns = (numbers * still.conj()).sum((1, 2)) / still.abs().square().sum((1, 2)).clamp_min(1e-30)
-        known = still.abs().amax(dim=(0, 1, 2)) > SEEN * still.abs().amax()
-        error = (numbers - turns[:, None, None] * still).abs().amax(dim=(1, 2, 3)) / still.abs().amax()
-        if not bool((error > room).any()):
-            return _speeds(turns.angle(), known, shifts), stretched
-    return None
+    numbers = torch.complex(left, right * _gains(left, right, room)[None, :, None] if stretched else right)
+    still = numbers[:1]
+    sizes = still.abs()
+    largest = sizes.amax()
+    turns = (numbers * still.conj()).sum((1, 2)) / sizes.square().sum((1, 2)).clamp_min(1e-30)
+    error = (numbers - turns[:, None, None] * still).abs().amax(dim=(1, 2, 3)) / largest
+    if bool((error > room).any()):
+        return None
+    return _speeds(turns.angle(), sizes.amax(dim=(0, 1, 2)) > SEEN * largest, shifts)
 
 
 def _gains(left: torch.Tensor, right: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
