@@ -5,6 +5,7 @@ blocks that keep a window only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +15,10 @@ from ..measure.run import Run, same
 from ..schema import Fact
 from .answers import tolerance
 from .base import some
-from .extra import attentions, forward, once, token_ids
+from .extra import SHORT, attentions, decoder, forward, once, token_ids
+from .listening import listening
 from .prompts import reach
+from .rows import removed
 from .tap import Tap
 
 FEW = 4
@@ -45,7 +48,7 @@ class Caches:
 
     ``few`` is None where the model returned none, and then ``error`` names the exception it raised, if it did.
     ``alike`` says of each block whether the keys that its scores were made of are stored; None where the stored ones
-    have another shape, or none were seen. ``growing`` names for each block what is longer after one position more;
+    have another shape, or none were seen. ``growing`` names for each block what is longer after a longer prompt;
     ``by_block`` is whether each block has a layer of its own in the cache, which else is one state for all.
     """
 
@@ -68,7 +71,8 @@ def caches(run: Run) -> Caches:
     try:
         with tap:
             short = returned(forward(run, token_ids(run, FEW), use_cache=True))
-        longer = returned(forward(run, token_ids(run, FEW + 1), use_cache=True))
+        unasked = _unasked(run)
+        longer = unasked[0] if unasked else returned(forward(run, token_ids(run, SHORT), use_cache=True))
     except CANNOT as error:
         return Caches(None, error=type(error).__name__)
     if short is None or longer is None:
@@ -77,6 +81,19 @@ def caches(run: Run) -> Caches:
     grows = growing(short[1], longer[1])
     held = contents(short[1], len(run.text), grows)
     return Caches(held, short[0], alike=alike, growing=grows, by_block=hasattr(short[1], "layers"))
+
+
+@listening
+@contextmanager
+def _unasked(run: Run) -> Iterator[list[tuple[str, Any]]]:
+    """The cache of a forward on a longer prompt, with its name, where the model gives one without being asked."""
+    found: list[tuple[str, Any]] = []
+
+    def keep(_: torch.nn.Module, __: Any, out: Any) -> None:
+        found.extend([held] if (held := returned(out)) is not None else [])
+
+    with removed(decoder(run).register_forward_hook(keep)):
+        yield found
 
 
 def growing(short: Any, longer: Any) -> list[frozenset[str]]:

@@ -15,9 +15,10 @@ def called_with(module: torch.nn.Module, parameters: Mapping[str, torch.Tensor],
     ``torch.func.functional_call`` does the same at many times the cost of a small module's call.
     """
     held = []
+    owners = {"": module} if len(parameters) == 1 else dict(module.named_modules(remove_duplicate=False))
     for path, tensor in parameters.items():
         place, _, name = path.rpartition(".")
-        owner = module.get_submodule(place)
+        owner = owners[place] if place in owners else module.get_submodule(place)
         held.append((owner._parameters if name in owner._parameters else owner._buffers, name, tensor))
     own = [place[name] for place, name, _ in held]
     try:
