@@ -6,8 +6,9 @@ import torch
 
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import LENGTH, attentions, forward, moved, once, times, token_ids
+from .extra import LENGTH, attentions, forward, moved, once, token_ids
 from .projected import projections
+from .rows import Times
 from .tap import Rows, Tap, Tapped, hooks
 
 
@@ -25,7 +26,7 @@ def routes(run: Run) -> list[bool | None]:
     found = [(index, attention._module) for index, attention in enumerate(every) if attention is not None]
     entering = [(module, rows.align) for _, module in found]
     leaving = [(module, rows.keep(returned, index)) for index, module in found]
-    tap = Tap(every, ranked=rows.change(1, times(-1.0)))
+    tap = Tap(every, ranked=rows.change(1, Times(-1.0)))
     with hooks(entering, leaving, alike=True), tap:
         forward(run, token_ids(run, LENGTH, rows.total))
     long = [_choices(tapped) for tapped in tap.blocks]

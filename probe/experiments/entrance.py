@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from ..measure.run import Run
-from .extra import SCALE, SHORT, times, token_ids
+from .extra import SCALE, SHORT, token_ids
 from .perturbed import Batch, perturbed
 from .reweighted import called_with
-from .rows import Change, Rows, hooks, removed
+from .rows import Change, Rows, Times, hooks, removed
 
 STREAM_SCALE = 1024.0
 """What the stream that enters a block is multiplied with in one row."""
@@ -67,7 +67,7 @@ def entrance(run: Run, batch: Batch, rows: Rows) -> Iterator[Entrance]:
     given: list[torch.Tensor] = []
 
     def embed(_: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:
-        changes = {Entrance.larger: times(SCALE), Entrance.ids: lambda _: rows.part(out, 0)[0]}
+        changes: dict[int, Change] = {Entrance.larger: Times(SCALE), Entrance.ids: lambda _: rows.part(out, 0)[0]}
         changed = rows.changes(changes)(out)
         if not given:
             found.embedded = rows.by_row(changed)
@@ -78,7 +78,7 @@ def entrance(run: Run, batch: Batch, rows: Rows) -> Iterator[Entrance]:
     entering: list[tuple[torch.nn.Module, Change]] = []
     after: list[tuple[torch.nn.Module, Change]] = []
     for index, block in enumerate(blocks):
-        changes = rows.change(Entrance.scaled, times(STREAM_SCALE)), rows.keep(found.entering, index)
+        changes = rows.change(Entrance.scaled, Times(STREAM_SCALE)), rows.keep(found.entering, index)
         entering += [(block, change) for change in changes]
         after.append((block, rows.keep(found.leaving, index)))
         for name, child in block.named_children():

@@ -15,7 +15,6 @@ from nnsight.intervention.envoy import Envoy
 from ..measure.anatomy import BlockAnatomy
 from ..measure.edits import noise_like
 from ..measure.run import Run
-from .rows import Change
 
 Found = TypeVar("Found")
 Asked = ParamSpec("Asked")
@@ -154,7 +153,3 @@ def noisy(row: torch.Tensor) -> torch.Tensor:
 def noise(shape: torch.Size, device: torch.device) -> torch.Tensor:
     """Noise of unit scale, kept for the shapes that come again."""
     return noise_like(torch.empty(shape, device=device))
-
-
-def times(factor: float) -> Change:
-    return lambda row: row * factor

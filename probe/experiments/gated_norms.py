@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +38,10 @@ def gated_norms(run: Run) -> Verdict:
     found: list[bool | None] = []
     names: set[str] = set()
     left: list[float] = []
+    every = iter(_left([call for block in calls(run) for call in block]))
     for envoy, block in zip(run.text.envoys, calls(run), strict=True):
         paths = {module: path for path, module in envoy._module.named_modules()}
-        each = {paths[call.norm]: _left(call) for call in block}
+        each = {paths[call.norm]: next(every) for call in block}
         gated = {name for name, error in each.items() if error > tolerance(run)}
         names |= gated
         left += each.values()
@@ -49,32 +50,42 @@ def gated_norms(run: Run) -> Verdict:
     return per_block(found, measured, absent="The blocks have no norms.")
 
 
-def _left(call: Call) -> float:
-    """How far a norm's gain moves with the token, whether it takes the mean off or not; nothing for fewer tokens than a
-    fit needs.
+def _left(every: Sequence[Call]) -> list[float]:
+    """How far each norm's gain moves with the token, whether it takes the mean off or not; nothing for fewer tokens
+    than a fit needs. Norms of as many tokens and channels are looked at together.
     """
-    given, out = (call.given * LARGE).float(), call.on(call.given * LARGE).float()
-    if given.shape != out.shape or given[..., 0].numel() < FEWEST:
-        return 0.0
-    x, y = given.flatten(0, -2).double(), out.flatten(0, -2).double()
-    return min(_between_neighbours(x, y), _of_centred(x - x.mean(-1, keepdim=True), y))
+    left = [0.0] * len(every)
+    alike: dict[torch.Size, dict[int, tuple[torch.Tensor, torch.Tensor]]] = {}
+    for index, call in enumerate(every):
+        given = call.given * LARGE
+        out = call.on(given)
+        if given.shape == out.shape and given[..., 0].numel() >= FEWEST:
+            pair = given.float().flatten(0, -2), out.float().flatten(0, -2)
+            alike.setdefault(pair[0].shape, {})[index] = pair
+    for pairs in alike.values():
+        x, y = (torch.stack(side).double() for side in zip(*pairs.values(), strict=True))
+        gated = torch.minimum(_between_neighbours(x, y), _of_centred(x - x.mean(-1, keepdim=True), y))
+        for index, number in zip(pairs, gated.tolist(), strict=True):
+            left[index] = number
+    return left
 
 
-def _between_neighbours(x: torch.Tensor, y: torch.Tensor) -> float:
-    """The spread over the tokens of the ratio between the gains of two neighbouring channels, for most of them: the
-    size that a token's channels are divided by is in both, also where each group of channels has one of its own.
+def _between_neighbours(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """For norms ``[norms, tokens, channels]`` the spread over the tokens of the ratio between the gains of two
+    neighbouring channels, for most of them: the size that a token's channels are divided by is in both, also where each
+    group of channels has one of its own.
     """
     gains = y / x
-    ratios = gains[:, 1:] / gains[:, :-1]
-    return float((ratios.std(0) / ratios.mean(0).abs()).nanmedian())
+    ratios = gains[..., 1:] / gains[..., :-1]
+    return (ratios.std(1) / ratios.mean(1).abs()).nanmedian(-1).values
 
 
-def _of_centred(x: torch.Tensor, y: torch.Tensor) -> float:
-    """The largest error of the better gain and bias for each channel, by least squares over the tokens."""
+def _of_centred(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The largest error of the better gain and bias for each channel of each norm, by least squares over the tokens."""
     x = x / x.square().mean(-1, keepdim=True).sqrt()
-    around = x - x.mean(0)
-    gain = (around * (y - y.mean(0))).sum(0) / around.square().sum(0).clamp_min(1e-30)
-    return float((y.mean(0) + gain * around - y).abs().max() / y.abs().max().clamp_min(1e-30))
+    around, middle = x - x.mean(1, keepdim=True), y.mean(1, keepdim=True)
+    gain = (around * (y - middle)).sum(1, keepdim=True) / around.square().sum(1, keepdim=True).clamp_min(1e-30)
+    return (middle + gain * around - y).abs().amax((1, 2)) / y.abs().amax((1, 2)).clamp_min(1e-30)
 
 
 @dataclass(frozen=True)

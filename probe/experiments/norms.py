@@ -43,14 +43,17 @@ class Call:
         return out.float()
 
     @cached_property
+    def plain(self) -> torch.Tensor:
+        """What the norm gave."""
+        return self.on(self.given)
+
+    @cached_property
     def weights(self) -> list[str]:
         """The parameters that its output follows, by name."""
-        every = dict(self.norm.named_parameters())
-        plain = self.with_weights(every)
         return [
             name
-            for name, parameter in every.items()
-            if not torch.allclose(self.with_weights({**every, name: parameter + 1}), plain)
+            for name, parameter in self.norm.named_parameters()
+            if not torch.allclose(self.with_weights({name: parameter + 1}), self.plain.float())
         ]
 
     def at_zero_weight(self) -> float:
@@ -108,7 +111,7 @@ def layernorm(run: Run) -> Verdict:
     found: list[bool | None] = []
     changes = []
     for block in calls(run):
-        each = [_change(call.on(call.given), call.on(call.given + call.given.std())) for call in block]
+        each = [_change(call.plain, call.on(call.given + call.given.std())) for call in block]
         changes += each
         found.append(any(change < tolerance(run) for change in each) if each else None)
     measured: Measured = (

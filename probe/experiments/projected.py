@@ -11,9 +11,9 @@ import torch
 from nnsight.intervention.envoy import Envoy
 
 from ..measure.run import Run
-from .extra import SCALE, SHORT, attentions, noise, noisy, once, part, times
+from .extra import SCALE, SHORT, attentions, noise, noisy, once, part
 from .perturbed import Batch, perturbed
-from .rows import Change, Rows, hooks
+from .rows import Change, Rows, Times, hooks
 from .tap import Tapped
 
 LARGE = 1e4
@@ -107,8 +107,8 @@ def projections(run: Run, batch: Batch, rows: Rows) -> Iterator[Projections]:
                     attention._module,
                     rows.changes(
                         {
-                            found.whole: times(SCALE),
-                            found.nothing: times(0.0),
+                            found.whole: Times(SCALE),
+                            found.nothing: Times(0.0),
                             found.place: partial(_noise_at, found.at),
                         }
                     ),
@@ -117,7 +117,11 @@ def projections(run: Run, batch: Batch, rows: Rows) -> Iterator[Projections]:
             leaving.append((attention._module, rows.keep(found.returned, index)))
             for path in own[index]:
                 module = attention._module.get_submodule(path)
-                each = {found.noise[path]: noisy, found.scaled[path]: times(SCALE), found.large: times(LARGE)}
+                each: dict[int, Change] = {
+                    found.noise[path]: noisy,
+                    found.scaled[path]: Times(SCALE),
+                    found.large: Times(LARGE),
+                }
                 changes = rows.changes(each)
                 leaving += [(module, changes), (module, rows.keep(found.outputs, (index, path)))]
         for mlp in (part(envoy, host) for host in ("mlp", "mlp.shared_experts")):
@@ -127,10 +131,10 @@ def projections(run: Run, batch: Batch, rows: Rows) -> Iterator[Projections]:
             if up is not None and down is not None:
                 entering.append((mlp._module, rows.align))
                 leaving += [
-                    (up._module, rows.change(found.up, times(SCALE))),
+                    (up._module, rows.change(found.up, Times(SCALE))),
                     (down._module, rows.keep(found.down, index)),
                 ]
-    batch.heads.append(rows.change(found.heads, times(SCALE)))
+    batch.heads.append(rows.change(found.heads, Times(SCALE)))
     with hooks(entering, leaving, alike=True):
         yield found
     found.inside = [tapped.only(rows) for tapped in batch.inside]

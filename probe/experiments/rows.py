@@ -13,6 +13,16 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 """Gives the tensor a module goes on with."""
 
 
+@dataclass(frozen=True)
+class Times:
+    """A change that multiplies."""
+
+    factor: float
+
+    def __call__(self, row: torch.Tensor) -> torch.Tensor:
+        return row * self.factor
+
+
 @contextmanager
 def removed(handle: Any) -> Any:
     """Removes a hook when the context ends."""
@@ -138,7 +148,11 @@ class Rows:
 
     def part(self, tensor: torch.Tensor, row: int) -> torch.Tensor:
         """The part of a tensor that belongs to a row, a view."""
-        return self._parts(tensor, row and row + self.first - 1, 1)
+        return self._parts(tensor, self._place(row), 1)
+
+    def _place(self, row: int) -> int:
+        """Where a row stands in the batch."""
+        return row and row + self.first - 1
 
     def _parts(self, tensor: torch.Tensor, place: int, count: int) -> torch.Tensor:
         """The part of some rows of the batch, a view."""
@@ -178,14 +192,20 @@ class Rows:
         """Changes some rows, each given as ``[seq, width]`` or whatever follows the row axis, and leaves the others;
         indices stay as they are.
         """
+        others: Mapping[int, Change] = {row: how for row, how in each.items() if not isinstance(how, Times)}
+        multiplied = {self._place(row): how.factor for row, how in each.items() if isinstance(how, Times)}
+        factors = torch.tensor([multiplied.get(place, 1.0) for place in range(self._size)]) if multiplied else None
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_floating_point():
                 return tensor
-            changed = tensor.clone()
             plain = tensor.ndim > 2 and self._one_each(tensor)
-            for row, how in each.items():
-                target = changed[row and row + self.first - 1] if plain else self.part(changed, row)
+            if plain and factors is not None:
+                changed, left = tensor * factors.to(tensor).view(-1, *[1] * (tensor.ndim - 1)), others
+            else:
+                changed, left = tensor.clone(), each
+            for row, how in left.items():
+                target = changed[self._place(row)] if plain else self.part(changed, row)
                 only = not plain and target.shape[0] == 1 and tensor.ndim > 2
                 target.copy_(how(target[0])[None] if only else how(target))
             return changed
