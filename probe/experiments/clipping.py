@@ -10,6 +10,7 @@ from .answers import NO_ATTENTION, explain, per_block, phrase, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .projected import projections
 from .projections import PARTS, untapped
+from .tap import Tapped
 
 MOST = 0.9
 """Share of the numbers that must stand at the limit: next to zero, a number stays below it after all."""
@@ -21,30 +22,35 @@ def clipped_projections(run: Run) -> Verdict:
     turns them.
     """
     found: list[bool | None] = []
-    limits: dict[str, set[float]] = {}
-    for block in _limits(run):
+    sizes: dict[str, set[float]] = {}
+    for block in limits(run):
         found.append(None if block is None else bool(block))
         for name, limit in (block or {}).items():
-            limits.setdefault(name, set()).add(digits(limit))
+            sizes.setdefault(name, set()).add(digits(limit))
     measured: Measured = {}
-    if limits:
-        every = sorted(set().union(*limits.values()))
-        measured = {"limit": every[0] if len(every) == 1 else every, "clipped": [p for p in PARTS if p in limits]}
+    if sizes:
+        every = sorted(set().union(*sizes.values()))
+        measured = {"limit": every[0] if len(every) == 1 else every, "clipped": [p for p in PARTS if p in sizes]}
     explained = explain(run, measured, {"limit": ["clip_qkv", "attn_config.clip_qkv"]})
     return per_block(found, measured, explained, absent=NO_ATTENTION, unknown=untapped(run))
 
 
-def _limits(run: Run) -> list[dict[str, float] | None]:
+def limits(run: Run) -> list[dict[str, float] | None]:
     """For each block what its queries, keys and values are limited to, by name; None where they could not be tapped."""
     row = projections(run).large
     found: list[dict[str, float] | None] = []
     for tapped in projections(run).taps:
-        heads = {"queries": tapped.queries, "keys": tapped.keys, "values": tapped.values}
-        given = {name: part[row] for name, part in heads.items() if part is not None}
-        first = {name: part if name == "values" else part[:, :1] for name, part in given.items()}
-        each = {name: _limit(part, tolerance(run)) for name, part in first.items()}
+        given = unturned(tapped, row)
+        each = {name: _limit(part, tolerance(run)) for name, part in given.items()}
         found.append({name: limit for name, limit in each.items() if limit is not None} if given else None)
     return found
+
+
+def unturned(tapped: Tapped, row: int) -> dict[str, torch.Tensor]:
+    """A row's values, and its queries and keys on the first position, where no rotary turns them, as far as tapped."""
+    heads = {"queries": tapped.queries, "keys": tapped.keys, "values": tapped.values}
+    given = {name: part[row] for name, part in heads.items() if part is not None}
+    return {name: part if name == "values" else part[:, :1] for name, part in given.items()}
 
 
 def _limit(part: torch.Tensor, close: float) -> float | None:

@@ -217,12 +217,24 @@ def test_what_goes_by_depth_is_drawn_where_it_differs(run_of: Runs) -> None:
 
 
 def test_what_a_bounded_mlp_gives_stops_growing_and_another_has_no_picture(run_of: Runs) -> None:
-    [drawn] = bound.pictures(run_of("gpt_oss"))
+    [drawn] = bound.of_mlps(run_of("gpt_oss"))
     numbers = _numbers(drawn)
     assert numbers["taken"][-1] == pytest.approx(1e8 * numbers["taken"][0], rel=1e-2)
     assert numbers["given"][-1] == numbers["given"][-2] > 100 * numbers["given"][0]
     assert len(drawn.ticks or []) == len(numbers["given"])
-    assert bound.pictures(run_of("llama")) == []
+    assert bound.of_mlps(run_of("llama")) == []
+
+
+def test_what_clipped_projections_are_made_into_stops_at_the_limit(run_of: Runs) -> None:
+    run = run_of("dbrx")
+    limit = run.model.text_config.attn_config.clip_qkv
+    [drawn] = bound.of_projections(run)
+    numbers = _numbers(drawn)
+    assert list(numbers) == ["queries", "keys", "values"]
+    for sizes in numbers.values():
+        assert sizes[-1] == pytest.approx(limit, rel=1e-3) and sizes[0] < limit / 3
+        assert sizes == sorted(sizes, key=lambda size: size or 0)
+    assert bound.of_projections(run_of("llama")) == []
 
 
 def test_the_heads_with_most_of_something_are_chosen(run_of: Runs) -> None:
