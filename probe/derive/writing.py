@@ -55,6 +55,8 @@ def written(group: Group) -> list[str] | None:
 def _role(group: Group, base: type[hosts.Host]) -> Iterator[str]:
     if group.host.role != base.role:
         yield f"    role = {quoted(group.host.role)}"
+    if group.host.recurrence is not None:
+        yield f"    recurrence = {quoted(group.host.recurrence)}"
 
 
 def _values(group: Group, base: type[hosts.Host]) -> Iterator[str]:

@@ -10,10 +10,10 @@ from ...measure.run import Run
 from ...schema import Picture, Series
 from ..bounded import responses
 from ..clipping import limits, unturned
-from ..extra import SHORT, attentions, times
+from ..extra import SHORT, attentions
 from ..perturbed import Batch, alone
 from ..projected import linear_paths
-from ..rows import Rows, hooks
+from ..rows import Change, Rows, Times, hooks
 from ..tap import Tapped
 
 FACTORS = tuple(10.0**power for power in range(-2, 7))
@@ -57,7 +57,8 @@ def of_projections(run: Run) -> list[Picture]:
 @contextmanager
 def _grown(run: Run, batch: Batch, rows: Rows) -> Iterator[list[Tapped]]:
     """Rows in which what every projection of the attentions gives is multiplied by each factor."""
-    changes = rows.changes({row: times(factor) for row, factor in enumerate(FACTORS, 1)})
+    every: dict[int, Change] = {row: Times(factor) for row, factor in enumerate(FACTORS, 1)}
+    changes = rows.changes(every)
     found: list[Tapped] = []
     modules = [a._module.get_submodule(path) for a in attentions(run) if a is not None for path in linear_paths(a)]
     with hooks(leaving=[(module, changes) for module in modules]):
