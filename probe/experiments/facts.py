@@ -18,6 +18,7 @@ from .generation import generation_facts
 from .half_facts import half_facts
 from .misread import misread_facts
 from .mixer_projections import mixer_facts
+from .norm_epsilon import epsilon_facts
 from .padding import PADDING, REFUSED, batch, inputs, padding_facts, unpadded
 from .passed_over import passed_over
 from .recurrence_code import recurrence_facts
@@ -44,6 +45,7 @@ def facts(run: Run) -> list[Fact]:
         ("recurrence", recurrence_facts),
         ("misread values", misread_facts),
         ("half precision", half_facts),
+        ("norms' roots", epsilon_facts),
         ("expert weights", expert_facts),
         ("mixers' projections", mixer_facts),
         ("weights that are passed over", passed_over),

@@ -144,8 +144,8 @@ def _chunk(measured: Measured, blocks: list[int] | None, total: int) -> str:
     size = measured.get("chunk")
     chunks = f"chunks of {size} positions" if isinstance(size, int) else "fixed chunks"
     return (
-        f"On {some(blocks or [], total)} a query sees only the positions before it in its own chunk; {chunks} follow "
-        "one another from position 0."
+        f"On {some(blocks or [], total)} a query sees only itself and the positions before it in its chunk; {chunks} "
+        "follow one another from position 0."
     )
 
 

@@ -78,7 +78,7 @@ def test_dtypes_are_those_of_the_model_cast_by_pytorch(run_of: RunOf, family: st
         ("llama", None, "round the quotient to bfloat16 and multiply that by the weight"),
         ("gemma2", None, "their gain included, and round once at the end"),
         ("gpt2", None, "their gain included, and round once at the end"),
-        ("llama", rounded_norms, "give other numbers than float32 arithmetic"),
+        ("llama", rounded_norms, "round elsewhere than once, behind the gain or before it"),
     ],
 )
 def test_where_norms_round_is_told(run_of: RunOf, family: str, change: Any, says: str) -> None:

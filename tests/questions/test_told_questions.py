@@ -34,7 +34,9 @@ class Told:
 
 
 def sentences(page: Page, topic: str) -> str:
-    """A topic of the page as a reader sees it; empty where there is none."""
+    """A topic of the page as a reader sees it, or what stands above a table; empty where there is none."""
+    if topic in page.tables:
+        return re.sub(r"<[^>]+>", "", str(page.tables[topic].lead))
     found = [each for each in what_to_know(page.standing) if each.id == topic]
     return re.sub(r"<[^>]+>", "", " ".join(s for each in found for s in each.sentences)).replace("&#39;", "'")
 
@@ -83,6 +85,11 @@ def normed(page: Page) -> bool:
 def centring(page: Page) -> str:
     makes = {"no": "makes another model of it", "yes": "changes nothing that a norm of a block reads"}
     return f"centring the weights that write to the stream {makes[page.verdict('layernorm') or 'no']}"
+
+
+def rooted(page: Page) -> bool:
+    """Whether the page tells its norms, and what shrinks an input shrinks what they give by one number."""
+    return "l-norms" in page.tables and page.verdict("layernorm") in ("yes", "no") and page.family != "qwen4_exp_text"
 
 
 def further(page: Page) -> bool:
@@ -179,6 +186,8 @@ TOLD = (
          r"[Ww]hat \S+ gives is, side by side, what becomes .*mixer_gate \(\d+\)", "mixer_split"),
     Told("gpt-oss ports, vLLM, unsloth", "how stacked experts are stored", stacked, "know-machinery",
          r"An expert's part of \S+.* is (in|out)put × (in|out)put", "expert_weights"),
+    Told("TransformerLens, llama.cpp", "what norms add under the root", rooted, "l-norms",
+         r"add [\d.e-]+(, \w+,)? to the mean square under the root", "norm_epsilon"),
     Told("transformers, TransformerLens", "the dtype of logits, and what stays float32", cast, "know-loading",
          r"In a bfloat16 load logits are (bfloat16|float32)[,;]", "half_dtypes"),
 )  # fmt: skip

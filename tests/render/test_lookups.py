@@ -9,7 +9,7 @@ import pytest
 from probe.render.answers import Lookup
 from probe.render.lookups import lookups
 from probe.render.standing import Standing
-from probe.schema import Element, Entries, Output, Returned, Weight
+from probe.schema import Element, Entries, Fact, Output, Returned, Weight
 from tests.render.test_know import COMMITTED, FAMILIES, changed, committed
 
 
@@ -147,3 +147,13 @@ def test_the_block_that_a_projector_reads_is_told_from_the_end_with_the_row_it_l
     rows = cells(tables("llava", changed(page, images=images))["l-images"])
     said = [row[3] for row in rows if row[0].endswith("projector") and row[1].startswith("pre-hook")]
     assert said == ["what leaves the encoder&#39;s block 1, the last but one, without its first row"]
+
+
+def test_what_norms_add_is_the_checkpoints_own_entry() -> None:
+    page = committed("llama", "meta-llama--Llama-3.1-8B-Instruct")
+    assert page.twin is not None
+    said = "The norms of the blocks add 0.25, `rms_norm_eps`, to the mean square under the root."
+    facts = [Fact(name="norm_epsilon", label="Added", value=0.25, statement=said)]
+    behind = Standing(page.record, page.twin.model_copy(update={"facts": facts}), page.twin_uri, "../")
+    lead = str(tables("llama", behind)["l-norms"].lead)
+    assert "add 1e-5, <code>rms_norm_eps</code>, to the mean square" in lead and "0.25" not in lead

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from markupsafe import Markup
 
 from probe.render.answers import Lookup
@@ -23,7 +25,21 @@ def norms(subject: Subject) -> Lookup | None:
         "A norm's output is what its module returns, gain and bias included; tools that name the quotient before "
         "them mean another tensor. What the gain is was found by calling the norms with weights of zero and one."
     )
+    lead += _root(subject)
     return Lookup("l-norms", "Norms and their gain", lead, ["value", "PyTorch", "gain included", "gain"], rows)
+
+
+def _root(subject: Subject) -> Markup:
+    """What the norms add under their root; where only the twin ran, with the checkpoint's own entry for it."""
+    fact = subject.fact("norm_epsilon")
+    if fact is None:
+        return Markup("")
+
+    def own(found: re.Match[str]) -> str:
+        value = subject.config(found[2])
+        return f"{value:g}, `{found[2]}`," if isinstance(value, float) else found[0]
+
+    return Markup(" ") + prose(re.sub(r"(\S+), `(\w+)`,", own, fact.statement))
 
 
 def _included(value: Value) -> Markup:

@@ -1,0 +1,90 @@
+"""What norms add under their root, measured: how much less a norm gives for an input that is made smaller."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ..measure.run import Run
+from ..schema import Fact
+from .norms import Call, calls
+from .reweighted import called_with
+
+SIZES = (1e-3, 3e-3)
+"""Root mean squares to which an input is made smaller: so small that what is added counts."""
+
+ALIKE = 2e-2
+"""How far what is found with one size may be from what is found with another, relative to it."""
+
+LEAST = 1e-14
+"""What is added at least, to be told from rounding."""
+
+
+def epsilon_facts(run: Run) -> list[Fact]:
+    """What the norms of the blocks add, and the config's name for it."""
+    found: dict[float, set[str]] = {}
+    for block in calls(run):
+        for call in block:
+            value = epsilon(call)
+            if value is not None:
+                found.setdefault(float(f"{value:.2g}"), set()).add(type(call.norm).__name__)
+    if not found:
+        return []
+    parts = []
+    for value, classes in sorted(found.items()):
+        names = "" if len(found) == 1 else f" (`{'`, `'.join(sorted(classes))}`)"
+        parts.append(f"{_named(run, value)}{names}")
+    said = f"The norms of the blocks add {' or '.join(parts)} to the mean square under the root."
+    return [Fact(name="norm_epsilon", label="Added under a norm's root", value=max(found), statement=said)]
+
+
+def epsilon(call: Call) -> float | None:
+    """What a norm adds; None where no one number explains how it shrinks, as where it is added behind the root."""
+    given = call.given.float()
+    centred = given - given.mean(-1, keepdim=True)
+    weights = {name: parameter.float() for name, parameter in call.norm.named_parameters()}
+
+    def on(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            out: torch.Tensor = called_with(call.norm, weights, x, *call.args, **call.kwargs)
+        return out.double()
+
+    try:
+        nothing = on(torch.zeros_like(given))
+        unit = given / given.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-30)
+        shifts = bool((on(unit + 1) - on(unit)).abs().max() < 1e-4 * on(unit).abs().max())
+        x = (centred if shifts else given).double()
+        x = x / x.square().mean(-1, keepdim=True).sqrt().clamp_min(1e-30)
+        whole = on(x.float()) - nothing
+        found = [_added(on((x * size).float()) - nothing, whole, size) for size in SIZES]
+    except (RuntimeError, TypeError):
+        return None
+    one, other = found
+    if one is None or other is None or not math.isclose(one, other, rel_tol=ALIKE):
+        return None
+    return one if one > LEAST else None
+
+
+def _added(small: torch.Tensor, whole: torch.Tensor, size: float) -> float | None:
+    """From what a norm gives for an input of this size, and for one of size one: their ratio is
+    ``size * sqrt(1 + e) / sqrt(size**2 + e)``.
+    """
+    ratio = float((small * whole).sum() / whole.square().sum().clamp_min(1e-30))
+    if float((small - ratio * whole).abs().max()) > 1e-3 * float(whole.abs().max()) or ratio**2 <= size**2:
+        return None
+    return size**2 * (1 - ratio**2) / (ratio**2 - size**2)
+
+
+def _named(run: Run, value: float) -> str:
+    """The number, or the config's own that is equal to it with its name."""
+    entries = run.model.text_config.to_dict()
+    named = {
+        name: held
+        for name, held in sorted(entries.items())
+        if "eps" in name and isinstance(held, float) and math.isclose(held, value, rel_tol=5e-2)
+    }
+    if len(named) != 1:
+        return f"{value:g}"
+    [(name, held)] = named.items()
+    return f"{held:g}, `{name}`,"
