@@ -140,12 +140,11 @@ def _refuse_contradicted(run: Run) -> None:
 
 def _unkept(identity: Identity) -> Fact:
     """An equation that most families keep and this one does not."""
-    where = "" if identity.blocks is None else f" on {len(identity.blocks)} blocks"
     return Fact(
         name=f"unkept_{identity.name.replace(' ', '_')}",
         label=f"Not kept: {identity.name}",
         value=identity.max_abs_error,
-        statement=f"The usual `{identity.expression}` does not hold{where}: {identity.reason}.",
+        statement=f"The usual `{identity.expression}` does not hold: {identity.reason}.",
     )
 
 

@@ -137,7 +137,7 @@ class Worst:
         self.blocks.append(index)
         if left.shape != right.shape:
             self.broken.append(index)
-            self.mismatch = f"block {index}: shapes {list(left.shape)} and {list(right.shape)}"
+            self.mismatch = f"on block {index} the shapes are {list(left.shape)} and {list(right.shape)}"
             return
         tolerance = relative * max(1.0, float(right.abs().max()) if right.numel() else 1.0)
         error = float((left - right).abs().max()) if right.numel() else 0.0

@@ -227,18 +227,13 @@ def sees(page: Page) -> bool:
     return page.record.vision is not None or page.run.checkpoint.model_type in tokens.SEEING
 
 
-def _watched(page: Page) -> bool:
-    """Whether the page's run had a prompt with an image; True while no record has any."""
-    return page.run.images is not None or not any(p.run.images for p in PAGES)
-
-
 def _image_told(page: Page) -> bool:
     """Patches, each block, what the merger takes and gives: each with its shape, read and edited."""
     wanted = ("image_token_mask", "patch_embeddings", "tower_output", "image_features")
     if page.record.vision is not None and not (page.record.vision.rows and all(page.value(name) for name in wanted)):
         return False
     if page.run.images is None:
-        return _watched(page)
+        return False
     found = page.run.images.stations
     sides = [(row.role, row.side) for row in found if row.edits or row.reaches]
     mergers = {row.path for row in found if row.enters}
@@ -250,7 +245,7 @@ def _image_told(page: Page) -> bool:
 def _attention_on_images_told(page: Page) -> bool:
     """The pattern's shape over text and image positions, which keys are image tokens, and code that sums."""
     if page.run.images is None:
-        return _watched(page)
+        return False
     images, table = page.run.images, page.tables["l-image-attention"]
     length = images.inputs["input_ids"][-1]
     return bool(
@@ -345,7 +340,7 @@ QUESTIONS = (
     Question("Qwen3-VL#2105", "features of patches", sees, "rows, l-images", _image_told),
     Question(
         "TransformerLens#867", "which tool reaches what", sees, "l-tools",
-        lambda p: "l-tools" in p.tables or p.run.images is None and _watched(p),
+        lambda p: "l-tools" in p.tables,
     ),
     Question(
         "mamba#518", "states at every position",

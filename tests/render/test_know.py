@@ -172,7 +172,7 @@ def test_a_stream_that_changes_between_blocks_is_not_called_exact() -> None:
         update={
             "name": "unkept_stream_between_blocks",
             "value": 0.2,
-            "statement": "The usual `a == b` does not hold on 2 blocks: the two sides differ by 0.2 on blocks [1, 2].",
+            "statement": "The usual `a == b` does not hold: the two sides differ by 0.2 on blocks [1, 2].",
         }
     )
     page = changed(page, identities=identities, facts=[*page.record.facts, fact])

@@ -194,7 +194,8 @@ def _factors(subject: Subject, found: Sequence[Term]) -> list[Markup]:
         said.append(say(text, scaled=scaled))
     elif {"scaled-residual-adds"} == subject.quirks.keys() & ADDS and not factors_of_sums(subject):
         whole = listing([code(s) for s in dict.fromkeys(shape.identity for shape, _ in subject.shapes())])
-        said.append(say("A term reaches the stream with what the block's sum multiplies it by: {whole}.", whole=whole))
+        text = "A contribution reaches the stream times what the block's sum multiplies it by: {whole}."
+        said.append(say(text, whole=whole))
     if sums := factors_of_sums(subject):
         text = (
             "The block multiplies its whole sum by {factor}: what is added to a contribution is multiplied too, what "

@@ -12,6 +12,7 @@ from probe.render.know.adding import BETWEEN, factors_of_sums, factors_of_terms
 from probe.render.know.heads import shared_heads
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
 from probe.render.know.terms import Term, host_of, terms
+from probe.render.text import prose
 from probe.schema import Shape
 
 NAME = re.compile(r"[\w.\[\]]+")
@@ -46,7 +47,7 @@ def _sum(subject: Subject) -> list[Markup]:
     text = (
         "Nothing scales or norms the stream between its adds; every block equals its sum {error}. The last stream is "
         "what entered block 0 plus all contributions{more}: leaving one out is setting it to zero, and attribution by "
-        "terms is exact up to the final norm."
+        "contributions is exact up to the final norm."
     )
     error = within(max(identity.max_abs_error for identity in found))
     return [say(text, error=error, more=say(" and {names}", names=listing([code(m) for m in more])) if more else "")]
@@ -93,10 +94,10 @@ def _holding_the_stream(subject: Subject) -> list[Markup]:
     if found is None:
         return []
     text = (
-        "{where} a sublayer's module returns the stream with its contribution added: setting that return to zero "
+        "On {where} a sublayer's module returns the stream with its contribution added: setting that return to zero "
         "removes the whole stream, and patching it from another run brings that run's stream along."
     )
-    return [say(text, where=f"On {subject.where(found.blocks)}")]
+    return [say(text, where=subject.where(found.blocks))]
 
 
 def _order(subject: Subject) -> list[Markup]:
@@ -105,11 +106,11 @@ def _order(subject: Subject) -> list[Markup]:
     if found is None:
         return []
     text = (
-        "{where} attention and MLP read the same point of the stream: an edit of the one's contribution does not reach "
+        "On {where} attention and MLP read the same point of the stream: an edit of the one's contribution does not "
+        "reach the other's in the same block{between}."
     )
-    text += "the other's in the same block"
-    text += "." if subject.value(BLOCK, "layer_mid") else ", and there is no stream between them (no `layer_mid`)."
-    return [say(text, where=f"On {subject.where(found.blocks)}")]
+    between = "" if subject.value(BLOCK, "layer_mid") else ", and there is no stream between them (no `layer_mid`)"
+    return [say(text, where=subject.where(found.blocks), between=prose(between))]
 
 
 def _answered(subject: Subject, found: list[Term]) -> list[Markup]:
@@ -157,7 +158,7 @@ def _gated(subject: Subject) -> list[Markup]:
         return []
     text = (
         "What the lanes take up is mixed and multiplied by what the block computes from them, so a contribution has no "
-        "fixed weight: attribution by terms holds for the one run that its gates come from."
+        "fixed weight: attribution by contributions holds for the one run that its gates come from."
     )
     return [say(text)]
 
@@ -172,24 +173,24 @@ def _last_stream(subject: Subject, found: list[Term]) -> list[Markup]:
         return [say(text)]
     said = []
     if scaled := factors_of_terms(subject, found):
-        text = "In attribution a term counts as it is added: {scaled}."
+        text = "In attribution a contribution counts as it is added: {scaled}."
         lanes = "hyper-connections" in subject.quirks
         if not lanes and not any(_met(shape) for shape, _ in subject.shapes()) and subject.identities(BETWEEN):
             text = (
-                "Nothing scales or norms the stream itself between its adds, so in attribution a term counts as it is "
-                "added: {scaled}."
+                "Nothing scales or norms the stream itself between its adds, so in attribution a contribution counts "
+                "as it is added: {scaled}."
             )
         said.append(say(text, scaled=scaled))
     if sums := factors_of_sums(subject):
         text = (
-            "A term is multiplied by its own block's {factor} and by that of every later block before the final norm "
-            "reads it."
+            "A contribution is multiplied by its own block's {factor} and by that of every later block before the "
+            "final norm reads it."
         )
         said.append(say(text, factor=listing([code(name) for name in sums])))
     elif scaling := [block for shape, blocks in subject.shapes() if ast.Mult in _met(shape) for block in blocks]:
         text = (
-            "On {where} the stream itself is multiplied, so a term counts in the last stream with the product of all "
-            "later factors."
+            "On {where} the stream itself is multiplied, so a contribution counts in the last stream with the product "
+            "of all later factors."
         )
         said.append(say(text, where=subject.among(scaling)))
     return said
