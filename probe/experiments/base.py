@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..measure.listing import listed
 from ..measure.run import Run
 from ..schema import Experiment
 from ..standard import StandardizedTransformer
@@ -109,17 +110,17 @@ def some(blocks: list[int], total: int) -> str:
     """
     if len(blocks) == total:
         return "every block"
-    listed = _listed(blocks)
-    if len(listed) <= MANY:
-        return f"block{'s' if len(blocks) > 1 else ''} {_joined(listed)}"
+    ranges = _ranges(blocks)
+    if len(ranges) <= MANY:
+        return f"block{'s' if len(blocks) > 1 else ''} {listed(ranges)}"
     others = sorted(set(range(total)) - set(blocks))
-    rule, exception, rest = _stepping(blocks), _stepping(others), _listed(others)
+    rule, exception, rest = _stepping(blocks), _stepping(others), _ranges(others)
     if rule is None and (exception is not None or len(rest) <= MANY):
-        rule = f"all but {exception or _joined(rest)}"
-    return f"{len(blocks)} of {total} blocks ({rule or _joined(listed)})"
+        rule = f"all but {exception or listed(rest)}"
+    return f"{len(blocks)} of {total} blocks ({rule or listed(ranges)})"
 
 
-def _listed(blocks: list[int]) -> list[str]:
+def _ranges(blocks: list[int]) -> list[str]:
     """Ascending numbers, three or more in a row as a range."""
     runs: list[list[int]] = []
     for block in blocks:
@@ -131,10 +132,6 @@ def _listed(blocks: list[int]) -> list[str]:
     for run in runs:
         parts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(block) for block in run]
     return parts
-
-
-def _joined(parts: list[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _stepping(blocks: list[int]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from ..measure.listing import listed
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, explain, per_block, phrase, tolerance
@@ -63,10 +64,9 @@ def _limit(part: torch.Tensor, close: float) -> float | None:
 
 def _sentence(measured: Measured, blocks: list[int] | None, total: int) -> str:
     parts = measured.get("clipped") or list(PARTS)
-    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
     return (
-        f"On {some(blocks or [], total)} {listed} are clipped{phrase(measured, 'limit', ' to ±{:g}')}, however large "
-        "the projection's output is."
+        f"On {some(blocks or [], total)} {listed(parts)} are clipped{phrase(measured, 'limit', ' to ±{:g}')}, however "
+        "large the projection's output is."
     )
 
 

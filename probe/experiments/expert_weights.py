@@ -1,31 +1,22 @@
-"""How stacked experts' weights are stored: which axis a token's numbers go in by, and where gates lie in a fused one.
+"""How stacked experts' weights are stored: which axis a token goes in by, and where gates lie in a fused matrix.
 
-A mixture is called with one token, and a sum of what it returns is differentiated. On an expert's matrix that gradient
-is a product of two vectors: of what enters it, and of the gradient of what leaves it. The one is what its module was
-called with where the matrix reads that; the other the gradient of what its module returned where it writes that; what
-is left tells the neurons. So the axis of each is seen also where both have the same length. One output of a reading
-matrix is then made smaller: a neuron that follows it along a straight line multiplies by it, any other is gated.
+The axes are seen by a gradient. One output of the fused matrix is then made smaller: a neuron that follows it along a
+straight line multiplies by it, any other is gated.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
-from ..measure.operands import first_tensor
+from ..measure.listing import listed
 from ..measure.run import Run
 from ..schema import Fact
+from .expert_matrices import Matrix, Mixture
 from .halves import plain_experts
-from .reweighted import called_with
-from .tap import removed
-
-ALIKE = 1e-4
-"""How far two vectors may be apart, relative to the second, to point the same way."""
 
 STRAIGHT = 1e-3
 """How far a neuron may be from a straight line, relative to its change, to follow it."""
@@ -36,7 +27,6 @@ SEEDS = 4
 SLOPES = torch.arange(500, 3001, dtype=torch.float64) / 1000
 """Slopes that are tried for a gate's sigmoid."""
 
-Side = Literal["reads", "writes"]
 Order = Literal["halves, gates first", "halves, gates last", "gates on even places", "gates on odd places"]
 
 SAYS: dict[Order, str] = {
@@ -48,23 +38,6 @@ SAYS: dict[Order, str] = {
 
 
 @dataclass(frozen=True)
-class Matrix:
-    """One expert's matrix.
-
-    Attributes:
-        name: of the parameter that holds all experts', from the mixture.
-        side: whether it reads the token or writes the output.
-        input_first: whether the axis of what enters it stands before that of what leaves it.
-        inner: on a writing one, what enters it: the neurons times a factor that they share.
-    """
-
-    name: str
-    side: Side
-    input_first: bool
-    inner: torch.Tensor
-
-
-@dataclass(frozen=True)
 class Found:
     """The matrices of one mixture, the order and name of the fused one, and its gates' form if that has a sigmoid."""
 
@@ -73,102 +46,6 @@ class Found:
     fused: str | None
     slope: float | None
     offset: int | None
-
-
-class Mixture:
-    """One mixture, called with one token.
-
-    Attributes:
-        stacks: the parameters that hold a matrix for each of several experts.
-        expert: one that the token was sent to.
-        entering: for each stack what its own module was called with: the row with the largest numbers.
-    """
-
-    def __init__(self, module: torch.nn.Module, token: torch.Tensor) -> None:
-        self.module = module
-        self.token = token
-        self.given = _given(module, token)
-        self.expert = 0
-        self.entering: dict[str, torch.Tensor] = {}
-        self.stacks = {
-            name: p for name, p in module.named_parameters() if p.ndim == 3 and p.shape[0] > 1 and p.is_floating_point()
-        }
-
-    def matrices(self, changed: Mapping[str, torch.Tensor] | None = None) -> dict[str, Matrix]:
-        """The matrices of an expert that the token is sent to; none where they cannot be told."""
-        leaves = {name: p.detach().clone().requires_grad_() for name, p in {**self.stacks, **(changed or {})}.items()}
-        given: dict[str, torch.Tensor] = {}
-        made: dict[str, torch.Tensor] = {}
-        with torch.enable_grad(), ExitStack() as stack:
-            for name in leaves:
-                owner = self.module.get_submodule(name.rpartition(".")[0])
-                hook = owner.register_forward_hook(_keeping(name, given, made), with_kwargs=True)
-                stack.enter_context(removed(hook))
-            out = first_tensor(called_with(self.module, leaves, *self.given))
-            if out is None or not out.requires_grad or leaves.keys() - made.keys():
-                return {}
-            weights = torch.linspace(1, 2, out.numel(), dtype=out.dtype, device=out.device).sqrt().cos()
-            wanted = [*leaves.values(), *(made[name] for name in leaves)]
-            gradients = torch.autograd.grad((out.flatten() * weights).sum(), wanted, allow_unused=True)
-        self.entering = {name: _largest(tensor) for name, tensor in given.items()}
-        found = {}
-        for name, gradient, leaving in zip(leaves, gradients, gradients[len(leaves) :], strict=False):
-            if gradient is None or leaving is None or not bool(gradient.any()):
-                continue
-            self.expert = int(gradient.flatten(1).abs().amax(1).gt(0).nonzero()[0])
-            matrix = _matrix(name, gradient[self.expert], self.entering[name], _largest(leaving))
-            if matrix is not None:
-                found[name] = matrix
-        return found
-
-    def enters_as_it_is(self, name: str) -> bool:
-        """Whether the module that owns a matrix is called with the token itself, and not with a multiple of it."""
-        entering = self.entering[name]
-        return entering.shape == self.token.flatten().shape and bool((entering == self.token.flatten()).all())
-
-
-def _given(module: torch.nn.Module, token: torch.Tensor) -> list[torch.Tensor]:
-    """What a mixture is called with: the token ``[1, 1, width]``; experts without a router of their own its row, a
-    choice of the first expert and a weight of one, in the order in which they name these.
-    """
-    names = [*inspect.signature(type(module).forward).parameters][2:]
-    choice = [name for name in names if "ind" in name or "weight" in name]
-    if len(names) != 2 or len(choice) != 2:
-        return [token]
-    ones = torch.ones(1, 1, dtype=token.dtype, device=token.device)
-    return [token[0], *(torch.zeros_like(ones, dtype=torch.long) if "ind" in name else ones for name in choice)]
-
-
-def _keeping(name: str, given: dict[str, torch.Tensor], made: dict[str, torch.Tensor]) -> Callable[..., None]:
-    def keep(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        entering = next((t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None)
-        leaving = first_tensor(output)
-        if entering is not None and leaving is not None and leaving.requires_grad:
-            given[name], made[name] = entering.detach(), leaving
-
-    return keep
-
-
-def _largest(rows: torch.Tensor) -> torch.Tensor:
-    """Of rows on the last axis the one with the largest numbers."""
-    flat = rows.reshape(-1, rows.shape[-1])
-    return flat[int(flat.abs().amax(-1).argmax())]
-
-
-def _matrix(name: str, gradient: torch.Tensor, entering: torch.Tensor, leaving: torch.Tensor) -> Matrix | None:
-    """What a gradient ``[rows, columns]`` of one expert's matrix shows, a product of two vectors, of which one is what
-    entered its module or the gradient of what left it.
-    """
-    ways: list[tuple[Side, torch.Tensor]] = [("reads", entering), ("writes", leaving)]
-    for side, known in ways:
-        for rows in (True, False):
-            turned = gradient if rows else gradient.T
-            if turned.shape[0] != len(known):
-                continue
-            other = known @ turned / known.square().sum()
-            if float((torch.outer(known, other) - turned).abs().max()) <= ALIKE * float(turned.abs().max()):
-                return Matrix(name, side, rows == (side == "reads"), other)
-    return None
 
 
 def examine(mixture: Mixture) -> Found | None:
@@ -311,10 +188,9 @@ def _said(found: Found, stem: str) -> str:
     }
     said = []
     for first, axes in ways.items():
-        names = [f"`{stem}.{matrix.name}`" for matrix in found.matrices if matrix.input_first is first]
+        names = [f"of `{stem}.{matrix.name}`" for matrix in found.matrices if matrix.input_first is first]
         if names:
-            listed = " and of ".join([", of ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-            said.append(f"An expert's part of {listed} is {axes}.")
+            said.append(f"An expert's part {listed(names)} is {axes}.")
     if found.order is not None:
         said.append(f"Of what `{found.fused}` gives {SAYS[found.order]}.")
     if found.slope is not None:

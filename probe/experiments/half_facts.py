@@ -11,6 +11,7 @@ from typing import Literal
 
 import torch
 
+from ..measure.listing import listed
 from ..measure.rounding import digits
 from ..measure.run import Run, same
 from ..schema import Fact
@@ -66,15 +67,11 @@ def _dtypes(run: Run) -> Iterator[Fact]:
     if not names:
         said += ", and every module returns bfloat16"
     elif len(names) <= NAMED:
-        said += f"; float32 comes from {_and(names)} alone"
+        said += f"; float32 comes from {listed(names)} alone"
     else:
         said += f"; float32 comes from {len(names)} kinds of modules, {', '.join(names[:NAMED])} among them"
     yield Fact(name="half_dtypes", label="Float32 in a half-precision load", value=len(wide), unit="modules",
                statement=f"{said}.")  # fmt: skip
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _norms(run: Run) -> Iterator[Fact]:
@@ -91,7 +88,7 @@ def _norms(run: Run) -> Iterator[Fact]:
     for how, names in sorted(found.items()):
         which = "the norms of the blocks"
         if len(found) > 1:
-            which = "norms of " + _and([f"`{name}`" for name in sorted(names)])
+            which = "norms of " + listed([f"`{name}`" for name in sorted(names)])
         said.append(f"{which} {SAYS[how]}")
     yield Fact(name="norm_rounding", label="Ways in which norms round", value=len(found),
                statement=f"In a bfloat16 load {'; '.join(said)}.")  # fmt: skip
@@ -163,10 +160,15 @@ def _ratio(table: torch.nn.Module, ids: torch.Tensor, entering: torch.Tensor, cl
     if not isinstance(weight, torch.Tensor) or weight.ndim != 2:
         return None
     rows = weight.detach().float()[ids]
-    if rows.shape != entering.shape:
+    factor = _fitted(rows, entering)
+    return factor if factor is not None and same(factor * rows, entering, close) else None
+
+
+def _fitted(rows: torch.Tensor, stream: torch.Tensor) -> float | None:
+    """The factor that brings rows of the table nearest to a stream of their shape; None for another shape."""
+    if rows.shape != stream.shape:
         return None
-    factor = float((rows * entering).sum() / rows.square().sum().clamp_min(1e-30))
-    return factor if same(factor * rows, entering, close) else None
+    return float((rows * stream).sum() / rows.square().sum().clamp_min(1e-30))
 
 
 def _embeddings(run: Run) -> Iterator[Fact]:
@@ -177,9 +179,9 @@ def _embeddings(run: Run) -> Iterator[Fact]:
     table = run.model._module.get_input_embeddings()
     weight = table.weight.detach()
     rows = weight.to(HALF).float()[found.ids]
-    if rows.shape != found.entering.shape:
+    factor = _fitted(rows, found.entering)
+    if factor is None:
         return
-    factor = float((rows * found.entering).sum() / rows.square().sum().clamp_min(1e-30))
     rounded, root = _in_half(exact), rows.shape[-1] ** 0.5
     if abs(exact / root - 1) > APART > abs(exact / _in_half(root) - 1) and abs(factor / exact - 1) < APART:
         how = f"{exact:g}, what bfloat16 makes of √{rows.shape[-1]} = {digits(root):g}, in a float32 load too"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from ..measure.edits import factor_value
+from ..measure.listing import listed
 from ..measure.nodes import Node, NormNode, places
 from ..measure.nodes import every as every_node
 from ..measure.rounding import digits
@@ -122,13 +123,12 @@ def _factor_sentence(measured: Measured, blocks: list[int] | None, total: int) -
     names = [f"`{name}`" for name in measured.get("factors") or []] or ["a factor"]
     if len(names) > NAMED:
         names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} more factors"]
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     verb = "multiply" if len(names) > 1 else "multiplies"
     parts = {"sum": "the block's sum, stream included", "part": "parts of the block's sum"}
     what = parts.get(str(measured.get("on")), "what is added")
     least, most = measured.get("smallest"), measured.get("largest")
     size = "" if least is None else f", by {least}" if least == most else ", by another number on each block"
-    return f"On {some(blocks or [], total)} {listed} {verb} {what}{size}."
+    return f"On {some(blocks or [], total)} {listed(names)} {verb} {what}{size}."
 
 
 QUIRKS = (

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..recurrences import RECURRENCES
 from ..schema import Experiment, Shape
+from .listing import listed
 
 _NORMS = {
     (True, True): "norms before and after each sublayer",
@@ -75,7 +76,7 @@ def _wiring(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Ex
     else:
         sentence = f"{first.topology.capitalize()} blocks with {_NORMS[normed]}"
     features = [phrase for slug, phrase in _PHRASES.items() if slug in yes][:MOST_FEATURES]
-    return f"{sentence}, {_listed(features)}" if features else sentence
+    return f"{sentence}, {listed(features)}" if features else sentence
 
 
 def _mixers(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Experiment]) -> str:
@@ -88,7 +89,7 @@ def _mixers(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Ex
     ran = next((sub.recurrence for shape in shapes for sub in shape.sublayers if sub.recurrence), None)
     recurrence = f"a {RECURRENCES[ran]}" if ran else "linear attention"
     phrases = [phrase.format(recurrence=recurrence) for slug, phrase in _MIXERS.items() if slug in yes]
-    what = _listed(phrases or ["mixers of another kind"])
+    what = listed(phrases or ["mixers of another kind"])
     where = "every block" if count == len(blocks) else f"{count} of {len(blocks)} blocks"
     if "parallel-mixers" in yes:
         return f"{what} beside the attention on {where}"
@@ -128,13 +129,9 @@ def _branch(shapes: Sequence[Shape]) -> str:
 def _turns(shapes: Sequence[Shape]) -> str:
     kinds = list(dict.fromkeys(shape.layer_type or "" for shape in shapes))
     names = [kind.removesuffix("_attention").replace("_", " ") for kind in kinds]
-    return f"{_listed(names)} attention take turns" if len(kinds) > 1 else ""
+    return f"{listed(names)} attention take turns" if len(kinds) > 1 else ""
 
 
 def _scaled(shapes: Sequence[Shape]) -> str:
     scaled = next((factor.name for shape in shapes for factor in shape.factors if factor.applies_to == "sum"), None)
     return f"{scaled} multiplies the block's sum" if scaled else ""
-
-
-def _listed(items: Sequence[str]) -> str:
-    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + f" and {items[-1]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..schema import PathNode
+from .listing import listed
 from .tower_numbers import After, Numbers
 from .tower_pooling import Average
 
@@ -77,7 +78,7 @@ def _padding(numbers: Numbers) -> list[str]:
     said = [f"One row an image: its patches, on a grid that follows the image's shape, then padding{_up_to(numbers)}."]
     picture = numbers.images[0]
     if numbers.padded is not None and picture.grid:
-        others = _listed([f"{image.grid[0]} × {image.grid[1]}" for image in numbers.images[1:] if image.grid])
+        others = listed([f"{image.grid[0]} × {image.grid[1]}" for image in numbers.images[1:] if image.grid])
         patches = f"{picture.grid[0]} × {picture.grid[1]} = {picture.grid[0] * picture.grid[1]} patches"
         said.append(f"The {picture.size} image is {patches} and {numbers.padded} padded entries; others gave {others}.")
     if numbers.position_input:
@@ -206,7 +207,3 @@ def _span(dimensions: tuple[int, ...]) -> str:
     if len(dimensions) > 1 and dimensions == tuple(range(dimensions[0], dimensions[-1] + 1)):
         return f"{dimensions[0]} to {dimensions[-1]}"
     return ", ".join(map(str, dimensions)) or "none"
-
-
-def _listed(items: list[str]) -> str:
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
