@@ -21,6 +21,7 @@ EXACT = 1e-2
 
 _KERNELS = "eager_sdpa"
 _UNDEFINED = "eager_sdpa_padding"
+_PADDED = "left_padding"
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,14 @@ def _fact_value(before: Row, after: Row) -> bool:
         return bool(most <= EXACT or most <= 10 * least)
     if name.startswith("unkept_"):
         return neighbours(one, other)
+    if name == _PADDED:
+        return same(one, other) or neighbours(one, other)
     return same(one, other)
 
 
 def _of_kernels(row: Row) -> bool:
-    return str(row.get("name")).startswith(_KERNELS)
+    name = str(row.get("name"))
+    return name.startswith(_KERNELS) or name == _PADDED
 
 
 def _brief_value(row: Row) -> str:

@@ -118,8 +118,10 @@ def _left(run: Run) -> list[Fact]:
     number = one_digit(apart)
     what = "With no positions passed, padding on the left moves logits at real tokens"
     if apart <= close:
-        much = f"by at most {number:g}" if number else "not at all"
-        said = f"{what} {much}, against padding on the right: where tokens stand in a row makes no difference to them."
+        said = (
+            f"{what} by at most {number:g}, against padding on the right: where tokens stand in a row makes no "
+            "difference to them."
+        )
     else:
         said = f"{what} by up to {number:g}, against padding on the right; {_counted(run)}."
     return [Fact(name="left_padding", label="Logits moved by padding on the left", value=number, statement=said)]
@@ -135,8 +137,7 @@ def _counted(run: Run) -> str:
         number = one_digit(_apart(called(run, {**given, "position_ids": counted}, "eager").logits))
     except REFUSED:
         return "it does not run with `position_ids` counted from the first real token"
-    much = f"by up to {number:g}" if number else "not at all"
-    return f"with `position_ids` counted from the first real token {much}"
+    return f"with `position_ids` counted from the first real token by up to {number:g}"
 
 
 def _apart(logits: torch.Tensor) -> float:

@@ -18,7 +18,7 @@ from probe.errors import ProbeError
 Record = dict[str, Any]
 At = tuple[str | int, ...]
 
-KERNELS = "eager_sdpa"
+KERNELS = ("eager_sdpa", "left_padding")
 """Facts named so are of rounding: their wording is their number's."""
 
 

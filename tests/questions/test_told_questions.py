@@ -165,7 +165,7 @@ TOLD = (
     Told("Qwen3-VL", "after which text blocks features of other encoder blocks are added", deep, "know-entrance",
          r"made from the encoder's blocks [\d–, ]+, is added to the stream at these tokens after blocks \d–\d of "),
     Told("transformers, nnsight (left padding)", "whether padding on the left moves logits", batched, "know-loading",
-         r"padding on the left moves logits at real tokens (not at all|by (at most|up to) [\de.-]+), against padding "
+         r"padding on the left moves logits at real tokens by (at most|up to) [\de.-]+, against padding "
          r"on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)", "left_padding"),
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
          r"In a padded batch attentions are handed (a|no) mask", "attention_masks"),
