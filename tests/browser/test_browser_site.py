@@ -84,6 +84,29 @@ def test_dark_mode_follows_the_system_and_the_toggle(open_page: Open) -> None:
     assert sum(map(int, page.evaluate(background)[4:-1].split(","))) > 700
 
 
+def test_colors_switch_at_once_and_scrollbars_with_them(open_page: Open) -> None:
+    """The theme marks the page while its colors switch, so that none of them fades; none does as it starts."""
+    page = open_page("/gemma4_text/")
+    scheme = "document.querySelector('meta[name=color-scheme]').content"
+    assert page.evaluate(scheme) == "light"
+    page.evaluate(
+        """() => {
+          window.marked = 0
+          new MutationObserver(() => { marked += document.body.hasAttribute("data-md-color-switching") })
+            .observe(document.body, { attributeFilter: ["data-md-color-switching"] })
+        }"""
+    )
+    page.locator("label[for=__palette_1]").click()  # from the system's mode to light, which it is already
+    page.locator("label[for=__palette_2]").click()
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+    expect(page.locator("body")).not_to_have_attribute("data-md-color-switching", "")
+    assert page.evaluate("marked") == 1
+    assert page.evaluate(scheme) == "dark"
+    page.reload()
+    expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+    assert page.evaluate(scheme) == "dark"
+
+
 def test_instant_navigation_keeps_the_figure_alive(open_page: Open) -> None:
     page = open_page("/gemma4_text/")
     page.evaluate("window.stayed = true")
