@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 
@@ -14,9 +15,11 @@ from ..measure.trace import Key
 from .answers import per_block
 from .base import Quirk, Verdict, some
 from .cache import FEW
-from .extra import once, token_ids
+from .extra import decoder, once, token_ids
 from .reweighted import called_with
 from .tap import removed
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,11 @@ class Half:
     """What a call with bfloat16 weights gave.
 
     Attributes:
-        blocks: the dtype of the stream leaving each block; None where it was not seen.
         modules: the dtypes of the floating tensors that each module returned, by native path, in their order.
         logits: their dtype; None where the call gave none.
         entering: what entered the first block, ``[1, seq, width]``, and the token ids that it came from.
     """
 
-    blocks: list[torch.dtype | None]
     modules: dict[str, list[torch.dtype]]
     logits: torch.dtype | None
     entering: torch.Tensor | None
@@ -43,7 +44,7 @@ def fp32_residual(run: Run) -> Verdict:
     A model in float32 is called with its weights cast, which changes none of them; one in half precision was read.
     """
     try:
-        dtypes = _read(run) if run.dtype is not torch.float32 else half(run).blocks
+        dtypes = _read(run) if run.dtype is not torch.float32 else _tried(run, decoder(run), partial(_blocks, run))
     except RuntimeError as error:
         why = f"The model does not run with bfloat16 weights here: {str(error).splitlines()[0]}."
         return Verdict("inconclusive", why=why)
@@ -56,16 +57,14 @@ def _read(run: Run) -> list[torch.dtype | None]:
     return [None if output is None else output.dtype for output in outputs]
 
 
-@once
-def half(run: Run) -> Half:
+def _tried(run: Run, module: torch.nn.Module, call: Callable[[dict[str, torch.Tensor], bool], Found]) -> Found:
     """A call with cast weights. Where the model cannot be called so, its other buffers are cast too, for some are made
     in the load's dtype; then it is called with a cache, which takes another way through some mixers.
 
     Raises:
         RuntimeError: none of these calls runs.
     """
-    module = run.model._module
-    kept = tuple(getattr(module, "_keep_in_fp32_modules_strict", None) or ())
+    kept = tuple(getattr(run.model._module, "_keep_in_fp32_modules_strict", None) or ())
     cast = {
         name: tensor.to(torch.bfloat16)
         for name, tensor in _saved(module)
@@ -74,25 +73,56 @@ def half(run: Run) -> Half:
     buffers = {name: buffer.to(torch.bfloat16) for name, buffer in module.named_buffers() if buffer.is_floating_point()}
     for given, use_cache in ((cast, False), ({**cast, **buffers}, False)):
         try:
-            return _called(run, module, given, use_cache)
+            return call(given, use_cache)
         except RuntimeError:
             continue
-    return _called(run, module, cast, True)
+    return call(cast, True)
 
 
-def _called(run: Run, module: torch.nn.Module, cast: dict[str, torch.Tensor], use_cache: bool) -> Half:
+def _blocks(run: Run, cast: dict[str, torch.Tensor], use_cache: bool) -> list[torch.dtype | None]:
+    """The dtype of the stream leaving each block, in a call without the head."""
+    found: dict[str, list[torch.dtype]] = {}
+    with ExitStack() as stack, torch.no_grad():
+        for index, envoy in enumerate(run.text.envoys):
+            stack.enter_context(removed(envoy._module.register_forward_hook(_noting(found, str(index)))))
+        if _has_mixtures(run):
+            stack.enter_context(plain_experts(run.model._module))
+        called_with(decoder(run), cast, **_inputs(run, use_cache))
+    return [next(iter(found.get(str(index), ())), None) for index in range(len(run.text))]
+
+
+def _has_mixtures(run: Run) -> bool:
+    return any(term.kind == "moe" for anatomy in run.text.anatomy for term in anatomy.terms)
+
+
+def _inputs(run: Run, use_cache: bool) -> dict[str, Any]:
+    ids = token_ids(run, FEW)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": use_cache}
+
+
+@once
+def half(run: Run) -> Half:
+    """A call of the whole model with cast weights, watched module by module.
+
+    Raises:
+        RuntimeError: it does not run with them.
+    """
+    return _tried(run, run.model._module, partial(_called, run))
+
+
+def _called(run: Run, cast: dict[str, torch.Tensor], use_cache: bool) -> Half:
+    module = run.model._module
     modules: dict[str, list[torch.dtype]] = {}
     entered: list[torch.Tensor] = []
     paths = {id(inner): path for path, inner in module.named_modules()}
     blocks = [paths[id(envoy._module)] for envoy in run.text.envoys]
-    ids = token_ids(run, FEW)
-    call = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": use_cache}
+    call = _inputs(run, use_cache)
     with ExitStack() as stack, torch.no_grad():
         for path, inner in module.named_modules():
             stack.enter_context(removed(inner.register_forward_hook(_noting(modules, path))))
         first = run.text.envoys[0]._module
         stack.enter_context(removed(first.register_forward_pre_hook(_keeping(entered), with_kwargs=True)))
-        if any(term.kind == "moe" for anatomy in run.text.anatomy for term in anatomy.terms):
+        if _has_mixtures(run):
             stack.enter_context(plain_experts(run.model._module))
         logits = None
         try:
@@ -100,13 +130,11 @@ def _called(run: Run, module: torch.nn.Module, cast: dict[str, torch.Tensor], us
         except RuntimeError:
             if not {*blocks} <= modules.keys():  # with all blocks behind it, the head alone refuses the stream's dtype
                 raise
-    left = [modules.get(path, []) for path in blocks]
     return Half(
-        [found[0] if found else None for found in left],
         modules,
         logits.dtype if isinstance(logits, torch.Tensor) else None,
         entered[0] if entered else None,
-        ids,
+        call["input_ids"],
     )
 
 
