@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..measure.listing import listed
 from ..measure.run import Run
 from .answers import per_block
 from .base import Measured, Quirk, Verdict, some
@@ -166,4 +167,4 @@ QUIRKS = (
 
 def _listed(measured: Measured) -> str:
     names = [f"`{name}`" for name in measured.get("modules") or []] or ["the MLP"]
-    return " or ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    return listed(names, "or")

@@ -13,6 +13,7 @@ from typing import Literal
 import torch
 
 from ..measure.listing import listed
+from ..measure.native import native_path
 from ..measure.run import Run
 from ..schema import Fact
 from .expert_matrices import Matrix, Mixture
@@ -136,7 +137,6 @@ def _gate(mixture: Mixture, reading: Matrix, writing: Matrix, order: Order) -> t
 
 def expert_facts(run: Run) -> list[Fact]:
     """One for each kind of mixture whose experts are stacked."""
-    paths = {id(module): path for path, module in run.model._module.named_modules()}
     facts: dict[str, Fact] = {}
     for index, module in _mixtures(run):
         kind = type(module).__name__
@@ -145,11 +145,9 @@ def expert_facts(run: Run) -> list[Fact]:
         found = _examined(run, module)
         if found is None:
             continue
-        block = paths[id(run.text.envoys[index]._module)]
-        stem = f"{block.rpartition('.')[0]}.{{i}}{paths[id(module)].removeprefix(block)}"
         name = "expert_weights" if not facts else f"expert_weights_{kind}"
         facts[kind] = Fact(name=name, label="Stacked matrices of an expert", value=len(found.matrices),
-                           statement=_said(found, stem))  # fmt: skip
+                           statement=_said(found, native_path(run, index, module)))  # fmt: skip
     return [*facts.values()]
 
 

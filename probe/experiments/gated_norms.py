@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..measure.listing import listed
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import per_block, phrase, tolerance
@@ -183,4 +184,4 @@ QUIRKS = (
 
 def _listed(measured: Measured) -> str:
     names = [f"`{name}`" for name in measured.get("norms") or []] or ["a norm"]
-    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    return listed(names)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..measure.native import native_path
 from ..measure.norms import is_norm
 from ..measure.operands import first_tensor
 from ..measure.rounding import one_digit
@@ -116,14 +117,8 @@ def _sink(run: Run) -> Iterator[Fact]:
         with _raised([hosts[index] for index in held], path):
             after = _row_sums(run)
         left = [index for index in held if (sums := after[index]) is not None and float(sums.max()) < tolerance(run)]
-        if left:
-            module = run.model._module
-            owner = next(name for name, part in module.named_modules() if part is hosts[left[0]])
-            parts = [
-                "{i}" if step == str(left[0]) and last.endswith("layers") else step
-                for last, step in zip(["", *owner.split(".")], owner.split("."), strict=False)
-            ]
-            native = f"{'.'.join(parts)}.{path}"
+        if left and (host := hosts[left[0]]) is not None:
+            native = f"{native_path(run, left[0], host)}.{path}"
             yield Fact(
                 name="sink_parameter",
                 label="Logits of the sink",

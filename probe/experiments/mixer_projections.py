@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..measure.native import native_path
 from ..measure.run import Run
 from ..schema import Fact
 from .tap import removed
@@ -51,7 +52,7 @@ def mixer_facts(run: Run) -> list[Fact]:
                 found, times = split(_unit(given), {name: _unit(value) for name, value in values.items()}), FACTORS
             if _several(found):
                 name = "mixer_split" if not facts else f"mixer_split_{len(facts)}"
-                native = f"{_native(run, index, module)}.{path}"
+                native = f"{native_path(run, index, module)}.{path}"
                 said = f"What `{native}` gives is, side by side, what becomes {in_words(found)}"
                 facts[key] = Fact(name=name, label="Parts of a mixer's projection", value=len(found),
                                   statement=f"{said}{times}.")  # fmt: skip
@@ -101,12 +102,6 @@ def _mixers(run: Run) -> Iterator[tuple[int, str, torch.nn.Module]]:
                 for step in part.host.split("."):
                     envoy = getattr(envoy, step)
                 yield index, part.host, envoy._module
-
-
-def _native(run: Run, index: int, module: torch.nn.Module) -> str:
-    paths = {id(part): path for path, part in run.model._module.named_modules()}
-    block = paths[id(run.text.envoys[index]._module)]
-    return f"{block.rpartition('.')[0]}.{{i}}{paths[id(module)].removeprefix(block)}"
 
 
 def _outputs(run: Run) -> dict[int, dict[str, torch.Tensor]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.traced import attention_value, read
+from probe.experiments.traced import attention_value
 from probe.measure.findings import twin
 from probe.measure.modules import Modules, examine, rows
 from probe.measure.modules.experts import _fit
@@ -57,6 +57,14 @@ def changed(parameter: torch.Tensor, subscript: str, head: int) -> Iterator[None
             parameter.copy_(before)
 
 
+def read(run: Measured, name: str, block: int) -> torch.Tensor:
+    """One value of a block's attention in a forward of now."""
+    found = read_all(run.model, run.inputs, lambda key: (key.name, key.block) == (name, block))
+    [value] = found.values()
+    assert isinstance(value, torch.Tensor)
+    return value.float()
+
+
 @pytest.mark.parametrize(("family", "name", "words"), HEADED, ids=[f for f, _, _ in HEADED])
 def test_a_heads_slice_of_a_weight_moves_that_head_alone(family: str, name: str, words: str) -> None:
     run, found = measured(family, name)
@@ -75,7 +83,7 @@ def _moves_alone(run: Measured, weight: Weight, parameter: torch.Tensor, block: 
     assert before is not None
     head = weight.counts[kind] - 1
     with changed(parameter, weight.parts[kind], head):
-        after = read(run, run.inputs, [kind])[block, kind]
+        after = read(run, kind, block)
     moved = (after - before).abs().amax((0, 2, 3)) / before.abs().max()
     first = head * before.shape[1] // weight.counts[kind]
     assert moved[first:].min() > 1e-2, (weight.path, kind)
@@ -104,7 +112,7 @@ def test_the_output_projections_slice_is_what_a_head_adds() -> None:
         heads, before = (attention_value(run, 0, n) for n in ("attention_head_outputs", "attention_output"))
         assert heads is not None and before is not None
         with changed(parameter, weight.parts["attention_output"], 2):
-            after = read(run, run.inputs, ["attention_output"])[0, "attention_output"]
+            after = read(run, "attention_output", 0)
         matrix = part if transposed else part.T
         added = heads.unflatten(-1, (-1, matrix.shape[0]))[:, :, 2] if heads.ndim == 3 else heads[:, :, 2]
         assert torch.allclose(after - before, added @ (matrix * 0.5 + 0.1), atol=1e-4)

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from ...experiments.rows import hooks, removed
+from ..native import in_block
 from ..run import Run
 from .layout import EXPERTS, Layout
 from .layout import Run as Part
-from .weights import Held, in_block
+from .weights import Held
 
 TOKENS = 4
 """So many tokens are looked at; their experts differ."""

@@ -11,6 +11,7 @@ import torch
 
 from ...experiments.rows import removed
 from ...schema import Element, Returned
+from ..native import in_block
 from ..run import Run
 from .known import Known
 
@@ -104,8 +105,7 @@ def sites(run: Run) -> Iterator[tuple[Site, torch.nn.Module]]:
         )
         inner, repeated = _folded(path, prefix, lists)
         if block is not None:
-            stem, _, _ = prefix.rpartition(".")
-            inner = f"{stem}.{{i}}{inner.removeprefix(prefix)}"
+            inner = in_block(inner, prefix)
         yield Site(inner, path, block, vision, repeated), module
 
 

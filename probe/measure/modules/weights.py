@@ -12,6 +12,7 @@ from ...experiments.base import in_words
 from ...experiments.extra import attentions
 from ...experiments.projected import linear_paths
 from ...schema import Weight
+from ..native import in_block
 from ..run import Run
 from .layout import SHORT, Layout, layout, within
 from .reach import Reached, reached
@@ -89,13 +90,6 @@ def rows(held: Sequence[Held]) -> list[Weight]:
         before = found.get(key)
         found[key] = row if before is None else before.model_copy(update={"blocks": [*before.blocks, each.block]})
     return list(found.values())
-
-
-def in_block(path: str, block: str) -> str:
-    """A path with `{i}` for the block's index; that of a module outside of the block stays."""
-    stem, _, _ = block.rpartition(".")
-    inside = path == block or path.startswith(f"{block}.")
-    return f"{stem}.{{i}}{path.removeprefix(block)}" if inside else path
 
 
 def _held(block: int, path: str, shape: tuple[int, ...], reach: Reached) -> Held:
