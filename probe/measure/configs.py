@@ -82,6 +82,21 @@ def vision_rows(model: StandardizedTransformer) -> list[Row]:
     return [*own, *_entries(model.vision._module.config)]
 
 
+def wrapper_rows(model: StandardizedTransformer) -> list[Row] | None:
+    """The rows of a wrapper whose encoder has no standard names: its own entries, and those of its vision config; None
+    for a model that is no wrapper.
+    """
+    config = model._module.config
+    if getattr(config, "vision_config", None) is None or config is model.text_config:
+        return None
+    parts = {name for name, value in config.to_dict().items() if isinstance(value, dict)}
+    own = [row for row in _entries(config) if row.name.partition(".")[0] not in parts]
+    return [
+        *own,
+        *(row.model_copy(update={"name": f"vision_config.{row.name}"}) for row in _entries(config.vision_config)),
+    ]
+
+
 def _or_varies(value: int | None) -> int | str:
     return "varies" if value is None else value
 

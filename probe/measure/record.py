@@ -110,7 +110,7 @@ def _record(
         sizes=configs.sizes(model) | _stream_width(rows),
         block_sizes=_differing(model),
         config=configs.text_rows(model),
-        vision_config=configs.vision_rows(model) if vision is not None else None,
+        vision_config=configs.vision_rows(model) if vision is not None else configs.wrapper_rows(model),
         layer_types=model.layer_types,
         shapes=text.shapes,
         blocks=text.blocks,

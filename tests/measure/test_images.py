@@ -16,6 +16,7 @@ from probe import registry
 from probe.checkpoints import load, targets, tokens
 from probe.checkpoints.images import processor
 from probe.checkpoints.images import test_image as picture
+from probe.measure.configs import wrapper_rows
 from probe.measure.images import images
 from probe.measure.run import IMAGE_PROMPT, measure
 from probe.render.recipes.images import sums
@@ -175,6 +176,14 @@ def test_the_block_that_llava_reads_and_the_row_it_leaves_out_are_told() -> None
     blocks = len(module.model.vision_tower.encoder.layers)
     assert module.config.vision_feature_layer == -2 and entering.takes == [blocks - 2]
     assert module.config.vision_feature_select_strategy == "default" and entering.dropped == "first"
+
+
+def test_a_wrappers_own_entries_stand_beside_its_vision_config() -> None:
+    rows = {row.name: row.value for row in wrapper_rows(model("llava", "tiny")) or []}
+    assert rows["vision_feature_layer"] == -2 and rows["vision_config.num_hidden_layers"] == 3
+    assert not any(name.startswith("text_config") for name in rows)
+    merged = {row.name: row.value for row in wrapper_rows(model("qwen3_vl_text", "tiny")) or []}
+    assert merged["vision_config.deepstack_visual_indexes"] == [0, 1, 2]
 
 
 def test_what_the_encoder_leaves_on_the_model_is_put_back() -> None:

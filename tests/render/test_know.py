@@ -13,7 +13,7 @@ from probe.render.know.subject import Subject
 from probe.render.know.terms import terms
 from probe.render.standing import Standing
 from probe.render.text import row_id
-from probe.schema import Fact, Images, Station
+from probe.schema import Fact, Images, Row, Station
 from probe.store import file_stem, records_dir
 from tests.render import fixture
 
@@ -398,3 +398,12 @@ def test_what_the_stream_takes_at_the_tokens_of_an_image_is_told() -> None:
     text = plain(page, "know-entrance")
     assert f"{seen} what join returns in place of the token's embedding." in text
     assert "What mergers.{i} gives is added to the stream at these tokens after blocks 0–1 of the 3, one each." in text
+
+
+def test_the_blocks_of_an_encoder_that_are_read_are_told_as_the_checkpoint_has_them() -> None:
+    page = committed("qwen3_vl_text", "Qwen--Qwen3-VL-2B-Instruct")
+    assert page.twin is not None
+    name = "vision_config.deepstack_visual_indexes"
+    own, behind = ({"vision_config": [Row(name=name, value=value)]} for value in ([5, 11, 17], [0, 1, 2]))
+    told = Standing(page.record.model_copy(update=own), page.twin.model_copy(update=behind), page.twin_uri, "../")
+    assert f"one each. Here {name} has 5, 11 and 17." in plain(told, "know-entrance")

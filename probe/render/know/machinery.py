@@ -170,12 +170,13 @@ def _images(subject: Subject) -> list[Markup]:
         said.append(
             say(
                 "{twin}hat {mergers} gives{read} is added to the stream at these tokens after {blocks} of the {total}"
-                ", one each.",
+                ", one each.{own}",
                 twin="W" if subject.standing.ran else "On the twin w",
                 mergers=listing(mergers),
                 read=read[0] if read else "",
                 blocks=some_blocks(later, 0),
                 total=len(subject.run.blocks) if subject.run else 0,
+                own=_own_blocks(subject, [row.takes for row in stations if row.takes and row.blocks]),
             )
         )
     return said
@@ -193,6 +194,17 @@ def _turning(subject: Subject) -> list[Markup]:
 def _expert_weights(subject: Subject) -> list[Markup]:
     """How stacked experts are stored, for each kind of mixture."""
     return [prose(fact.statement) for fact in subject.facts if fact.name.startswith("expert_weights")]
+
+
+def _own_blocks(subject: Subject, taken: list[list[int]]) -> Markup | str:
+    """The entry of the config that has the blocks of the encoder that the run read, as the checkpoint has it."""
+    if subject.standing.ran or subject.run is None:
+        return ""
+    names = [row.name for row in subject.run.vision_config or [] if row.value in taken]
+    own = next((row for row in subject.record.vision_config or [] if len(names) == 1 and row.name == names[0]), None)
+    if own is None or not isinstance(own.value, list):
+        return ""
+    return say(" Here {entry} has {blocks}.", entry=code(own.name), blocks=listing(own.value))
 
 
 def _rounded_factor(subject: Subject) -> list[Markup]:
