@@ -285,7 +285,7 @@ def test_facts_that_cannot_be_measured_are_told(monkeypatch: pytest.MonkeyPatch)
     def broken(_: Run) -> list[Any]:
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr(module, "hidden_states", broken)
+    monkeypatch.setattr(module, "hidden_state_facts", broken)
     with pytest.raises(RuntimeError, match="no such kernel"):
         facts(run_of("arcee", "tiny"))
     monkeypatch.delenv("PROBE_STRICT")

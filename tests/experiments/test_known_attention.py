@@ -16,8 +16,8 @@ from probe.checkpoints import load, targets
 from probe.experiments import QUIRKS
 from probe.experiments.base import Verdict
 from probe.experiments.cache import cache_facts
-from probe.experiments.facts import score_scales
 from probe.experiments.generation import generation_facts
+from probe.experiments.score_scales import score_scales
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
 
