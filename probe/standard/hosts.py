@@ -5,6 +5,8 @@ A family that differs subclasses a host and moves the values that are elsewhere;
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -231,3 +233,21 @@ def _width_in(projection: torch.nn.Module) -> int:
 
 def _linear(projection: torch.nn.Module) -> Any:
     return projection if isinstance(projection, torch.nn.Linear) else projection.linear
+
+
+def below(label: str, blocks: Any) -> Iterable[tuple[str, int, Host]]:
+    """Every host in a list of blocks as ``(label, block, envoy)``, the labels beginning with ``label``."""
+    for index, block in enumerate(blocks):
+        yield from _descend(label, index, block)
+
+
+def _descend(
+    label: str, index: int, envoy: Any, names: Mapping[int, str] = MappingProxyType({})
+) -> Iterable[tuple[str, int, Host]]:
+    """The hosts of a block, each under its standard names; ``names`` has those that a block further up gives."""
+    if isinstance(envoy, Host):
+        yield label, index, envoy
+    given: dict[int, str] = {id(getattr(envoy, alias)): f"{label}.{alias}" for alias in envoy._aliases}
+    for name, child in envoy._named_children():
+        known = {**names, **given}
+        yield from _descend(known.get(id(child), f"{label}.{name}"), index, child, known)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType, ModuleType
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,8 +10,9 @@ from nnsight.modeling.transformers import TransformersModel
 
 from ..errors import ProbeError
 from .batching import PassScalars
+from .families import family_of
 from .held_scale import linear_part
-from .hosts import Host
+from .hosts import Host, below
 from .printing import printout
 from .readout import Readout, number
 from .value import StandardValue, UnavailableValue
@@ -163,7 +162,7 @@ class StandardizedTransformer(TransformersModel, Host):
 
     def _of_attention(self, name: str) -> int | None:
         """A size of the first block that has an attention; None where no block has one."""
-        for _, _, host in _below("model.layers[i]", self.layers):
+        for _, _, host in below("model.layers[i]", self.layers):
             size = getattr(host, name, None) if host.role == "attention" else None
             if size is not None:
                 return int(size)
@@ -174,7 +173,7 @@ class StandardizedTransformer(TransformersModel, Host):
         """Width of the dense MLP: as the family module says, of the first host that has one, or None."""
         if hasattr(self.family, "intermediate_size"):
             return int(self.family.intermediate_size(self))
-        for _, _, host in _below("model.layers[i]", self.layers):
+        for _, _, host in below("model.layers[i]", self.layers):
             size = host.intermediate_size if hasattr(type(host), "intermediate_size") else None
             if size is not None:
                 return int(size)
@@ -190,17 +189,17 @@ class StandardizedTransformer(TransformersModel, Host):
         if declared and len(declared) == self.num_layers:
             return list(declared)
         roles: list[list[str]] = [[] for _ in self.layers]
-        for _, index, host in _below("model.layers[i]", self.layers):
+        for _, index, host in below("model.layers[i]", self.layers):
             roles[index].append(host.role)
         return [_layer_type(found) for found in roles]
 
     def hosts(self) -> Iterable[tuple[str, int | None, Host]]:
         """Every host of the model as ``(label, block, envoy)``: ``("model.layers[i].mlp", 3, …)``."""
         yield "model", None, self
-        yield from _below("model.layers[i]", self.layers)
+        yield from below("model.layers[i]", self.layers)
         if self.has_vision:
             yield "model.vision", None, self.vision
-            yield from _below("model.vision.layers[i]", self.vision.layers)
+            yield from below("model.vision.layers[i]", self.vision.layers)
 
     def support(self) -> dict[str, Any]:
         """For every host and value: None where it can be read, else the reason; by block where blocks differ."""
@@ -222,7 +221,7 @@ class StandardizedTransformer(TransformersModel, Host):
         Raises:
             UnavailableValue: none does; the message is the reason.
         """
-        found = [(i, host) for _, i, host in _below("model.layers[i]", self.layers) if role in (None, host.role)]
+        found = [(i, host) for _, i, host in below("model.layers[i]", self.layers) if role in (None, host.role)]
         reasons = [(block, host, host.support()[name]) for block, host in found if name in host.standard_values()]
         serving = [(block, host) for block, host, reason in reasons if reason is None]
         if not serving:
@@ -320,56 +319,6 @@ class StandardizedTransformer(TransformersModel, Host):
 
     def __repr__(self) -> str:
         return printout(self)
-
-
-def family_of(loaded: Loaded) -> Any:
-    """What the family of a loaded checkpoint declares: its module, or what a run of the checkpoint shows.
-
-    Raises:
-        ProbeError: the family has no module, and nothing can be derived from a run.
-    """
-    from .. import registry
-
-    name = loaded.target.family
-    if name in registry.modules():
-        return family_module(name)
-    from .. import derive
-
-    return derive.family_of(loaded)
-
-
-def family_module(family: str) -> ModuleType:
-    """The module of a family, by the model_type of its text model.
-
-    Raises:
-        ProbeError: there is none.
-    """
-    try:
-        return importlib.import_module(f"families.{family}")
-    except ModuleNotFoundError as error:
-        if error.name != f"families.{family}":
-            raise
-        raise ProbeError(
-            f"There is no module families/{family}.py: add one, or choose a checkpoint of a family that "
-            "`python -m probe list` names."
-        ) from error
-
-
-def _below(label: str, blocks: Any) -> Iterable[tuple[str, int, Host]]:
-    for index, block in enumerate(blocks):
-        yield from _descend(label, index, block)
-
-
-def _descend(
-    label: str, index: int, envoy: Any, names: Mapping[int, str] = MappingProxyType({})
-) -> Iterable[tuple[str, int, Host]]:
-    """The hosts of a block, each under its standard names; ``names`` has those that a block further up gives."""
-    if isinstance(envoy, Host):
-        yield label, index, envoy
-    given: dict[int, str] = {id(getattr(envoy, alias)): f"{label}.{alias}" for alias in envoy._aliases}
-    for name, child in envoy._named_children():
-        below = {**names, **given}
-        yield from _descend(below.get(id(child), f"{label}.{name}"), index, child, below)
 
 
 def _layer_type(roles: list[str]) -> str:
