@@ -91,8 +91,8 @@ def entrance(subject: Subject) -> list[Markup]:
     return [
         *_first_stream(subject),
         *_images(subject),
-        *_rounded_factor(subject),
         *_quirks(subject, [slug for slug in ENTRANCE if slug in subject.quirks]),
+        *_rounded_factor(subject),
         *_turning(subject),
     ]
 
