@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..measure.default import implementation
+from ..measure.listing import listed
 from ..measure.rounding import one_digit
 from ..measure.run import Run
 from ..schema import Fact
@@ -149,16 +150,16 @@ def _masks(run: Run) -> list[Fact]:
     eager = batch(run, "eager").masks
     if not eager or not any(mask != "no mask" for mask in eager):
         return []
-    said = f"In a padded batch attentions are handed {_either(eager)} under eager attention"
+    said = f"In a padded batch under eager attention, attentions are handed {_either(eager)}"
     try:
         run.model._module.get_correct_attn_implementation("sdpa")
         padded, plain = batch(run, "sdpa").masks, unpadded(run).masks
     except (*REFUSED, AttributeError):
         padded = plain = ()
     if padded and plain:
-        said += f", and {_either(padded)} under sdpa"
+        said += f"; under sdpa, {_either(padded)}"
         if plain != padded:
-            said += f"; on a prompt without padding {_either(plain)} under sdpa"
+            said += f"; under sdpa on a prompt without padding, {_either(plain)}"
     return [Fact(name="attention_masks", label="Kinds of masks under eager attention", value=len(eager),
                  statement=f"{said}.")]  # fmt: skip
 
@@ -170,4 +171,5 @@ def unpadded(run: Run) -> Batch:
 
 
 def _either(masks: tuple[str, ...]) -> str:
-    return " or ".join(masks)
+    """One or the other; that there is none stands first, where it is not taken for a part of what is before it."""
+    return listed(sorted(masks, key=lambda mask: mask != "no mask"), "or")

@@ -168,7 +168,7 @@ TOLD = (
          r"padding on the left moves logits at real tokens by (at most|up to) [\de.-]+, against padding "
          r"on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)", "left_padding"),
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
-         r"In a padded batch attentions are handed (a|no) mask", "attention_masks"),
+         r"In a padded batch.* attentions are handed (a|no) mask", "attention_masks"),
     Told("llama.cpp, vLLM (YaRN, longrope)", "whether turning makes queries and keys longer", rescaled, "know-entrance",
          r"[Tt]urning (leaves queries and keys as long as they are|with what \S+.* makes queries and keys [\d.]+ t)",
          "rotary_length"),

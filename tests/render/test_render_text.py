@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probe.numerals import number
-from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, prose, some_blocks
+from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, prose, some_blocks, unit
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,10 @@ from probe.render.text import anchor, block_list, breakable, condition, figure, 
 )
 def test_block_lists(blocks: list[int], text: str) -> None:
     assert block_list(blocks) == text
+
+
+def test_a_unit_follows_its_number() -> None:
+    assert [unit(1, "blocks"), unit(2, "blocks"), unit(0, "blocks"), unit(1, None)] == ["block", "blocks", "blocks", ""]
 
 
 def test_blocks_in_words() -> None:
