@@ -185,13 +185,16 @@ def test_arrows_walk_through_what_was_found(open_page: Open, wide: str) -> None:
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_keystroke_is_answered_in_less_than_50_ms(open_page: Open, wide: str, width: int) -> None:
-    """To the cards laid out, on a processor four times slower; the best of eight, since others use the machine too."""
+    """To the cards laid out, on a processor four times slower; one of eight, since others use the machine too."""
     page = open_page("/", width, of=wide)
     find(page, "")
     page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 4})
     words = ["m", "ml", "mlp", "mlp.c_proj", "r", "router", "a", ""]
-    took = {word: min(page.evaluate(ANSWER, word) for _ in range(8)) for word in words}
-    assert max(took.values()) < 50, took
+    for word in words:
+        took: list[float] = []
+        while not took or (took[-1] >= 50 and len(took) < 8):
+            took.append(page.evaluate(ANSWER, word))
+        assert took[-1] < 50, (word, took)
 
 
 def test_the_index_of_250_families_is_ready_in_a_second_and_a_quarter(open_page: Open, wide: str) -> None:
