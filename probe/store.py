@@ -61,8 +61,12 @@ def canonical(data: Any) -> str:
     return json.dumps(data, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A record's data, unvalidated. Raises ProbeError naming the file and what to do about it."""
+def read_json(path: Path, command: str = "") -> dict[str, Any]:
+    """A record's data, unvalidated. Raises ProbeError naming the file and what to do about it.
+
+    Args:
+        command: what makes the file again; empty for the probe of the family in whose folder it lies.
+    """
     try:
         data = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -70,9 +74,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ProbeError(f"The record {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise ProbeError(f"The record {path} is not JSON ({error}); {_remedy(path)}") from error
+        raise ProbeError(f"The record {path} is not JSON ({error}); {_remedy(path, command)}") from error
     if not isinstance(data, dict):
-        raise ProbeError(f"The record {path} is not a JSON object; {_remedy(path)}")
+        raise ProbeError(f"The record {path} is not a JSON object; {_remedy(path, command)}")
     return data
 
 
@@ -92,8 +96,9 @@ def read_record(path: Path) -> Record:
         raise ProbeError(f"The record {path} does not fit the schema ({wrong}); {_remedy(path)}") from error
 
 
-def _remedy(path: Path) -> str:
-    return f"restore it from version control, or make it again with `python -m probe {path.parent.name} --force`."
+def _remedy(path: Path, command: str = "") -> str:
+    command = command or f"python -m probe {path.parent.name} --force"
+    return f"restore it from version control, or make it again with `{command}`."
 
 
 def digest(text: str) -> str:

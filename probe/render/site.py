@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,9 @@ class Built:
 
 
 def build(records: Path | None = None, site: Path | None = None) -> Built:
-    """Builds the whole site from the records.
+    """Builds the whole site from the records, and then puts it in the place of the one before.
+
+    A build that fails or is stopped leaves the site of before as it was.
 
     Raises:
         ProbeError: no records, a broken record, a page that fails to build, no room to write, or a folder that holds
@@ -35,14 +39,18 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     from mkdocs.exceptions import Abort, MkDocsException
 
     start = time.monotonic()
+    directory = (site or ROOT / "site").resolve()
     _require_site(site or ROOT / "site")
     if records is not None:
         os.environ["PROBE_RECORDS"] = str(records.resolve())
     logging.getLogger("mkdocs").setLevel(logging.WARNING)
     try:
-        config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str((site or ROOT / "site").resolve()))
-        config.plugins.on_startup(command="build", dirty=False)
-        mkdocs_build(config)
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".building-", dir=directory) as made:
+            config = load_config(str(ROOT / "mkdocs.yml"), site_dir=made)
+            config.plugins.on_startup(command="build", dirty=False)
+            mkdocs_build(config)
+            _replace(directory, Path(made))
     except Abort as error:  # the reason was logged
         raise ProbeError("The site was not built.") from error
     except MkDocsException as error:
@@ -51,9 +59,20 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
         raise ProbeError(
             f"The site cannot be written ({error.strerror}: {error.filename}); free some room or choose another --site."
         ) from error
-    directory = Path(config.site_dir)
     found = len(list(records_dir().glob("*/[!.]*.json")))
     return Built(directory, found, len(list(directory.rglob("index.html"))), time.monotonic() - start)
+
+
+def _replace(directory: Path, made: Path) -> None:
+    """Moves what was made into the folder that it lies in, and removes all else there."""
+    for old in directory.iterdir():
+        if old.is_dir() and not old.is_symlink():
+            if old != made:
+                shutil.rmtree(old)
+        else:
+            old.unlink()
+    for new in made.iterdir():
+        new.rename(directory / new.name)
 
 
 def _require_site(folder: Path) -> None:

@@ -12,11 +12,14 @@ import sys
 import termios
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from probe import cli, registry, schema, store
 from probe.errors import ProbeError
+from probe.guide import results as guide
+from probe.kernels import results as kernels
 from probe.kernels.command import NEEDED
 from tests.cli.conftest import World
 from tests.conftest import ROOT
@@ -208,6 +211,22 @@ def test_a_corrupt_record_is_named_with_the_remedy(tmp_path: Path, content: byte
         store.read_record(path)
     assert str(path) in str(caught.value) and sentence in str(caught.value)
     assert "python -m probe alpha_text --force" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("results", "command"),
+    [(kernels, "python -m probe kernels`"), (guide, "python -m probe guide --force`")],
+    ids=["kernels", "guide"],
+)
+@pytest.mark.parametrize("content", ["{", "{}"])
+def test_corrupt_results_are_named_with_the_command_that_writes_them(
+    tmp_path: Path, results: Any, command: str, content: str
+) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(ProbeError) as caught:
+        results.read(path)
+    assert str(path) in str(caught.value) and command in str(caught.value)
 
 
 def test_canonical_text() -> None:

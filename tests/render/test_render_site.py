@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import re
@@ -12,7 +13,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 
+from probe.errors import ProbeError
+from probe.render import hooks
+from probe.render import site as render_site
 from probe.render.text import anchor
 from probe.schema import Record
 from tests.render import fixture
@@ -311,6 +317,38 @@ def test_a_folder_of_anything_else_is_not_emptied(tmp_path: Path) -> None:
         done = render("build", "--records", str(tmp_path / "records"), "--site", str(tmp_path / site))
         assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
     assert (tmp_path / "letters" / "dear.txt").read_text() == "dear"
+
+
+@pytest.mark.parametrize("fault", [None, KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device", "x")])
+def test_a_site_stays_until_the_next_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: BaseException | None
+) -> None:
+    def build(config: MkDocsConfig) -> None:
+        (Path(config.site_dir) / "new").mkdir()
+        (Path(config.site_dir) / "new" / "index.html").touch()
+        if fault:
+            raise fault
+
+    monkeypatch.setattr("mkdocs.commands.build.build", build)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "sitemap.xml").touch()
+    if fault:
+        with pytest.raises((KeyboardInterrupt, ProbeError)):
+            render_site.build(site=tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {"old", "sitemap.xml"}
+    else:
+        assert render_site.build(site=tmp_path).pages == 1
+        assert {path.name for path in tmp_path.iterdir()} == {"new"}
+
+
+def test_kernels_that_cannot_be_read_are_refused_before_any_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses() -> None:
+        raise ProbeError("restore it")
+
+    monkeypatch.setenv("PROBE_RECORDS", str(site.records))
+    monkeypatch.setattr("probe.kernels.results.committed", refuses)
+    with pytest.raises(PluginError, match="restore it"):
+        hooks.on_config(MkDocsConfig())
 
 
 def test_a_broken_record_is_a_clear_error(tmp_path: Path) -> None:
