@@ -38,8 +38,8 @@ def sdpa_facts(run: Run) -> list[Fact]:
             label="Eager against sdpa, padded batch",
             value=real,
             statement=(
-                "In a batch of two prompts, the shorter padded on the left, "
-                f"logits at real tokens differ by at most {real:g} ({dtype})."
+                "In a batch of two prompts, the shorter padded on the left, logits at real tokens "
+                f"{_differ(real)} ({dtype})."
             ),
         ),
         Fact(
@@ -48,12 +48,10 @@ def sdpa_facts(run: Run) -> list[Fact]:
             value=padding,
             statement=(
                 f"In the same batch the logits at the padded positions themselves, {PADDING} at the start of the "
-                "shorter prompt, "
-                f"differ by at most {padding:g}: such a query has no key to see, and what it then gives is up to "
+                f"shorter prompt, {_differ(padding)}: such a query has no key to see, and what it then gives is up to "
                 "the kernel."
                 if padding > 100 * max(real, 1e-6)
-                else f"At the {PADDING} padded positions at the start of the shorter prompt they differ by at most "
-                f"{padding:g}."
+                else f"At the {PADDING} padded positions at the start of the shorter prompt they {_differ(padding)}."
             ),
         ),
     ]
@@ -64,8 +62,12 @@ def _plain(plain: float, dtype: str) -> Fact:
         name="eager_sdpa",
         label="Eager against sdpa",
         value=plain,
-        statement=f"On the prompt, logits under eager attention and sdpa differ by at most {plain:g} ({dtype}).",
+        statement=f"On the prompt, logits under eager attention and sdpa {_differ(plain)} ({dtype}).",
     )
+
+
+def _differ(largest: float) -> str:
+    return f"differ by at most {largest:g}" if largest else "are the same"
 
 
 def _alone(run: Run, how: str) -> Fact:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 
 from ..measure.anatomy import BlockAnatomy, Term
+from ..measure.listing import listed
 from ..measure.nodes import OuterNode
 from ..measure.nodes import every as every_node
 from ..measure.run import Run
-from .answers import per_block, phrase
+from .answers import per_block
 from .base import Measured, Quirk, Verdict, some
 from .projected import projections
 
@@ -116,6 +117,20 @@ def hybrid(run: Run) -> Verdict:
     return Verdict("yes" if len(set(kinds)) > 1 else "no", measured={"kinds": sorted(set(kinds))})
 
 
+WAYS = {
+    "attention": "by an attention",
+    "attention+mixer": "by an attention and another mixer",
+    "mixer": "by another mixer than an attention",
+    "none": "not at all",
+}
+"""What the kinds of what mixes positions on a block are called."""
+
+
+def _ways(measured: Measured) -> str:
+    kinds = measured.get("kinds") or []
+    return f": {listed([WAYS[kind] for kind in kinds], 'or')}" if kinds else ""
+
+
 QUIRKS = (
     Quirk(
         "sandwich-norms",
@@ -196,9 +211,6 @@ QUIRKS = (
         "Hybrid blocks",
         "text",
         hybrid,
-        lambda m, b, n: (
-            "Blocks mix positions in different "
-            f"ways{phrase({'k': ', '.join(m.get('kinds') or []) or None}, 'k', ': {}')}."
-        ),
+        lambda m, b, n: f"Blocks mix positions in different ways{_ways(m)}.",
     ),
 )

@@ -132,7 +132,10 @@ def test_hybrid(run_of: RunOf, wired: RunOf, decide: Decide) -> None:
     def change(module: Any) -> None:
         module.model.layers[1].forward = types.MethodType(alone, module.model.layers[1])
 
-    assert decide("hybrid", wired("llama", change)).measured["kinds"] == ["attention", "none"]
+    measured = decide("hybrid", wired("llama", change)).measured
+    assert measured["kinds"] == ["attention", "none"]
+    [quirk] = [quirk for quirk in QUIRKS if quirk.slug == "hybrid"]
+    assert quirk.say(measured, None, 2) == "Blocks mix positions in different ways: by an attention or not at all."
     assert decide("hybrid", run_of("llama", **TWO)).verdict == "no"
 
 
@@ -166,7 +169,8 @@ def test_hyper_connections(underived: RunOf, run_of: RunOf, decide: Decide) -> N
 
 
 def test_experiments_leave_the_model_as_it_was(run_of: RunOf) -> None:
-    from probe.experiments import run_all
+    from probe.experiments.wiring import QUIRKS
+from probe.experiments import run_all
     from probe.experiments.facts import facts
 
     for family, twin in (("gemma4_text", "tiny"), ("llama", "tiny-tied")):
