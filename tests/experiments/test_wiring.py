@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from probe.checkpoints import digest
+from probe.experiments.wiring import QUIRKS
 from probe.measure.trace import Key
 
 Decide = Callable[..., Any]
@@ -169,8 +170,7 @@ def test_hyper_connections(underived: RunOf, run_of: RunOf, decide: Decide) -> N
 
 
 def test_experiments_leave_the_model_as_it_was(run_of: RunOf) -> None:
-    from probe.experiments.wiring import QUIRKS
-from probe.experiments import run_all
+    from probe.experiments import run_all
     from probe.experiments.facts import facts
 
     for family, twin in (("gemma4_text", "tiny"), ("llama", "tiny-tied")):
