@@ -92,6 +92,20 @@ def rooted(page: Page) -> bool:
     return "l-norms" in page.tables and page.verdict("layernorm") in ("yes", "no") and page.family != "qwen4_exp_text"
 
 
+def windowed(page: Page) -> bool:
+    """Whether blocks have a window, and what their cache holds was counted block by block."""
+    return page.quirk("sliding-window") is not None and "cache_by_block_type" in page.facts()
+
+
+def kept(page: Page) -> str:
+    """One fewer than the window; in one family all positions, as it makes its cache without a window."""
+    found = page.quirk("sliding-window")
+    window = found.measured.get("window") if found else None
+    if page.family == "gpt_neo":
+        return "A cache keeps every position of a block with a window too"
+    return rf"one position fewer than the window, {window - 1} for {window};" if window else "one position fewer"
+
+
 def further(page: Page) -> bool:
     counts = [entry(page, name) for name in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")]
     return any(isinstance(count, int) and count > 0 for count in counts)
@@ -160,6 +174,7 @@ TOLD = (
          "know-consequences", centring),
     Told("TransformerLens (center_unembed)", "whether the unembedding may be centred", quirk("softcapped-logits"),
          "know-lens", r"so the unembedding cannot be centred over the vocabulary"),
+    Told("transformers, nnsight (caches)", "how many positions a window's cache keeps", windowed, "know-loading", kept),
     Told("transformers, vLLM (MTP)", "whether layers for further tokens are built", further, "know-blocks",
          lambda page: rf"and the class builds none: the model has the {len(page.record.blocks)} blocks"),
     Told("Qwen3-VL", "after which text blocks features of other encoder blocks are added", deep, "know-entrance",

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from probe.kernels import results
 from probe.render.know import kernels
 from probe.render.know.subject import Subject, code, say
+from probe.render.know.windows import windows
 from probe.render.places import is_served
 from probe.render.text import prose
 from probe.schema import Value
@@ -30,6 +31,7 @@ def loading(subject: Subject) -> list[Markup]:
         *_numbers(subject),
         *_padding(subject),
         *_half(subject),
+        *windows(subject),
         *_recurrences(subject),
     ]
     return [*said, *(subject.quirk(slug) for slug in CALLS if slug in subject.quirks), *never]
