@@ -29,7 +29,7 @@ from probe.index import Index
 from probe.registry import nearest
 from probe.render.catalog import Family, read_family
 from probe.schema import Part, Record, Value
-from probe.store import file_stem, read_json, read_record, records_dir
+from probe.store import file_stem, first_misfit, read_json, read_record, records_dir
 
 Source = str | Path | None
 Fits = TypeVar("Fits", bound=Part)
@@ -194,10 +194,8 @@ def _fitting(model: type[Fits], site: str, path: str) -> Fits:
     try:
         return model.model_validate(_fetch(site, path))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
         raise ProbeError(
-            f"{_site(site)}{path} does not fit the schema of this version ({where}: {first['msg']}); use the version "
+            f"{_site(site)}{path} does not fit the schema of this version ({first_misfit(error)}); use the version "
             "that the site was made with."
         ) from error
 

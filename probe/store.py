@@ -15,12 +15,16 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from probe.errors import ProbeError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
     from probe.schema import Record
+
+Fits = TypeVar("Fits", bound="BaseModel")
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE_NAME = "transformer-atlas"
@@ -82,18 +86,31 @@ def read_json(path: Path, command: str = "") -> dict[str, Any]:
 
 def read_record(path: Path) -> Record:
     """A record, validated against the schema. Raises ProbeError naming the file and what to do about it."""
-    data = read_json(path)
-    from pydantic import ValidationError
-
     from probe.schema import Record
 
+    return read_fitting(Record, path)
+
+
+def read_fitting(model: type[Fits], path: Path, command: str = "") -> Fits:
+    """A file, validated against its schema. Raises ProbeError naming the file and what to do about it.
+
+    Args:
+        command: see :func:`read_json`.
+    """
+    data = read_json(path, command)
+    from pydantic import ValidationError
+
     try:
-        return Record.model_validate(data)
+        return model.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the record as a whole"
-        wrong = f"{where}: {first['msg']}"
-        raise ProbeError(f"The record {path} does not fit the schema ({wrong}); {_remedy(path)}") from error
+        wrong = first_misfit(error)
+        raise ProbeError(f"The record {path} does not fit the schema ({wrong}); {_remedy(path, command)}") from error
+
+
+def first_misfit(error: ValidationError) -> str:
+    """The first place where data did not fit a schema, and what was wrong there."""
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the record as a whole'}: {first['msg']}"
 
 
 def _remedy(path: Path, command: str = "") -> str:

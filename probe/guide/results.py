@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from probe.errors import ProbeError
 from probe.guide.patterns import FOLDER
 from probe.schema.guide import GuideResults
-from probe.store import canonical, read_json, write_all
+from probe.store import canonical, read_fitting, write_all
 
 PATH = FOLDER / "results.json"
 ANEW = "python -m probe guide --force"
@@ -22,14 +19,7 @@ def read(path: Path = PATH) -> GuideResults:
     Raises:
         ProbeError: there are none, they are not JSON, or they do not fit the schema.
     """
-    try:
-        return GuideResults.model_validate(read_json(path, ANEW))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ProbeError(
-            f"{path} does not fit the schema ({where}: {first['msg']}); `{ANEW}` writes it anew."
-        ) from error
+    return read_fitting(GuideResults, path, ANEW)
 
 
 def write(results: GuideResults, path: Path = PATH) -> bool:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from probe.errors import ProbeError
 from probe.schema.kernels import Comparison, KernelResults
-from probe.store import ROOT, canonical, read_json, write_all
+from probe.store import ROOT, canonical, read_fitting, write_all
 
 PATH = ROOT / "site_src" / "kernels.json"
 ANEW = "python -m probe kernels"
@@ -24,14 +21,7 @@ def read(path: Path = PATH) -> KernelResults | None:
     """
     if not path.exists():
         return None
-    try:
-        return KernelResults.model_validate(read_json(path, ANEW))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ProbeError(
-            f"{path} does not fit the schema ({where}: {first['msg']}); `{ANEW}` writes it anew."
-        ) from error
+    return read_fitting(KernelResults, path, ANEW)
 
 
 @cache
