@@ -25,16 +25,22 @@ SPLITS = (("mixer_x", "mixer_b", "mixer_c"), ("attention_queries", "attention_ke
 """Values that a convolution's output may be split into."""
 
 CLOSE = 1e-6
+"""How far numbers may be apart to be the same, relative to the projection's largest."""
+
 REST = "others"
 """What is no value that was read."""
 
 MOST = 8
-"""Most runs that a sentence lists."""
+"""Most parts that a sentence lists."""
 
 FACTORS = ", each times a number"
+"""What is told where values were found only when every channel was brought to length one."""
 
 Named = dict[str, torch.Tensor]
-Run_ = tuple[str, int]
+"""Values by name, each ``[seq, width]``."""
+
+Part = tuple[str, int]
+"""A value, or what is none, and in how many places in a row it stands."""
 
 
 def mixer_facts(run: Run) -> list[Fact]:
@@ -59,8 +65,8 @@ def mixer_facts(run: Run) -> list[Fact]:
     return [*facts.values()]
 
 
-def _several(runs: list[Run_]) -> bool:
-    return len({name for name, _ in runs} - {REST}) > 1
+def _several(parts: list[Part]) -> bool:
+    return len({name for name, _ in parts} - {REST}) > 1
 
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:
@@ -68,8 +74,8 @@ def _unit(rows: torch.Tensor) -> torch.Tensor:
     return rows / rows.norm(dim=0, keepdim=True).clamp_min(1e-30)
 
 
-def split(given: torch.Tensor, values: Named) -> list[Run_]:
-    """Runs of places of a projection's output ``[seq, width]`` with the value that each belongs to."""
+def split(given: torch.Tensor, values: Named) -> list[Part]:
+    """The parts of a projection's output ``[seq, width]``, in order, with the value that each belongs to."""
     owner: list[str] = [REST] * given.shape[-1]
     scale = float(given.abs().max())
     for name, value in values.items():
@@ -80,18 +86,17 @@ def split(given: torch.Tensor, values: Named) -> list[Run_]:
     return [(name, len(list(same))) for name, same in groupby(owner)]
 
 
-def in_words(runs: list[Run_]) -> str:
-    """``2 times (`mixer_gate` (12), …)`` where the same runs come again, else each of them once."""
-    for period in range(1, len(runs)):
-        if len(runs) % period == 0 and all(each == runs[place % period] for place, each in enumerate(runs)):
-            return f"{len(runs) // period} times ({_listed(runs[:period])})"
-    return _listed(runs)
+def in_words(parts: list[Part]) -> str:
+    """The values with their widths, and how often where the same parts come again."""
+    for period in range(1, len(parts)):
+        if len(parts) % period == 0 and all(each == parts[place % period] for place, each in enumerate(parts)):
+            return f"{_listed(parts[:period])}, {len(parts) // period} times over"
+    return _listed(parts)
 
 
-def _listed(runs: list[Run_]) -> str:
-    return ", ".join([f"`{name}` ({width})" if name != REST else f"{width} {REST}" for name, width in runs[:MOST]]) + (
-        ", …" if len(runs) > MOST else ""
-    )
+def _listed(parts: list[Part]) -> str:
+    said = [f"`{name}` ({width})" if name != REST else f"{width} {REST}" for name, width in parts[:MOST]]
+    return ", ".join(said + ["…"] * (len(parts) > MOST))
 
 
 def _mixers(run: Run) -> Iterator[tuple[int, str, torch.nn.Module]]:

@@ -24,16 +24,25 @@ LARGE = 1e4
 class Projections:
     """What an attention's queries, keys, values and output do when one of its projections is perturbed.
 
-    ``noise`` and ``scaled`` give, for a projection's path below the attention, the row in which noise was added to its
-    output, and the row in which it was multiplied; ``whole`` is the row in which the attention's input was multiplied,
-    ``nothing`` the one in which it is zero, and ``large`` the one in which every projection's output was multiplied by
-    :data:`LARGE`. ``outputs`` holds what each projection returned, per block.
+    Attributes:
+        taps: what passed in each block's attention; nothing where it has none.
+        inside: the same, and what passed anywhere in a block without an attention.
+        noise: the row in which noise was added to a projection's output, by the projection's path below the attention.
+        scaled: the row in which that output was multiplied by ``SCALE``, likewise.
+        heads: the row in which what every head gives was multiplied.
+        up: the row in which what the MLP's up projection gives was multiplied.
+        whole: the row in which the attention's input was multiplied.
+        nothing: the row in which that input is zero.
+        place: the row in which noise was added to that input at one position, ``at``.
+        large: the row in which every projection's output was multiplied by :data:`LARGE`.
+        own: for each block the paths of its attention's projections.
+        outputs: what each projection returned, by block and path.
+        down: what each MLP's down projection returned, by block.
+        returned: what each attention returned, by block.
     """
 
     taps: list[Tapped] = field(default_factory=list)
-    """What passed in each block's attention; nothing where it has none."""
     inside: list[Tapped] = field(default_factory=list)
-    """The same, and what passed anywhere in a block without an attention."""
     noise: dict[str, int] = field(default_factory=dict)
     scaled: dict[str, int] = field(default_factory=dict)
     heads: int = 0
@@ -47,7 +56,6 @@ class Projections:
     outputs: dict[tuple[int, str], torch.Tensor] = field(default_factory=dict)
     down: dict[int, torch.Tensor] = field(default_factory=dict)
     returned: dict[int, torch.Tensor] = field(default_factory=dict)
-    """What each attention returned."""
 
 
 def linear_paths(attention: Envoy | None) -> list[str]:

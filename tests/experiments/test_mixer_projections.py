@@ -18,7 +18,7 @@ def test_planted_parts_are_found_in_their_order() -> None:
     values = {"mixer_gate": given[:, [0, 1, 8, 9]], "mixer_x": given[:, [2, 3, 4, 10, 11, 12]]}
     runs = split(given, values)
     assert runs == [("mixer_gate", 2), ("mixer_x", 3), ("others", 3), ("mixer_gate", 2), ("mixer_x", 3), ("others", 3)]
-    assert in_words(runs) == "2 times (`mixer_gate` (2), `mixer_x` (3), 3 others)"
+    assert in_words(runs) == "`mixer_gate` (2), `mixer_x` (3), 3 others, 2 times over"
     assert split(given, {"mixer_gate": given[:, :4] + 0.01}) == [("others", 16)]
 
 
@@ -28,10 +28,10 @@ def test_planted_parts_are_found_in_their_order() -> None:
         ("mamba", "in_proj` gives is, side by side, what becomes `conv_input` (192), `mixer_gate` (192)."),
         ("mamba", "x_proj` gives is, side by side, what becomes 8 others, `mixer_b` (12), `mixer_c` (12)."),
         ("mamba2", "`mixer_gate` (192), `mixer_x` (192), `mixer_b` (36), `mixer_c` (36), `mixer_dt` (12)."),
-        ("qwen3_next", "2 times (`attention_queries` (12), `attention_keys` (12), `attention_values` (32), "
-                       "`mixer_gate` (32))."),
+        ("qwen3_next", "`attention_queries` (12), `attention_keys` (12), `attention_values` (32), "
+                       "`mixer_gate` (32), 2 times over."),
         ("lfm2", "`mixer_input_gate` (96), `mixer_gate` (96), `mixer_x` (96)."),
-        ("zamba", "192 times (`conv_input` (1), `mixer_gate` (1))."),
+        ("zamba", "`conv_input` (1), `mixer_gate` (1), 192 times over."),
         ("falcon_h1", "`mixer_dt` (12), each times a number."),
     ],
 )  # fmt: skip
