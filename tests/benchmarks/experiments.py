@@ -26,7 +26,7 @@ SAMPLE = (
 ).split()
 """Families of different kinds: attention of several forms, mixtures, recurrent mixers, both."""
 
-FORWARDS, RUNS = 9, 3
+FORWARDS, RUNS = 9, 5
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -36,14 +36,18 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def cost(family: str) -> float:
-    """The ratio on the first twin of a family, with the median of several runs of either."""
+    """The ratio on the first twin of a family, the median of several runs. The forwards are timed beside each run,
+    since other work on the machine slows both.
+    """
     model = twin(family, "tiny")
     run_all(measure(model))
-    runs = [measure(model) for _ in range(RUNS)]
-    gc.collect()
-    with torch.no_grad():
-        forward = [seconds(lambda: model._module(**runs[0].inputs)) for _ in range(FORWARDS)]
-    return statistics.median(seconds(lambda run=run: run_all(run)) for run in runs) / statistics.median(forward)
+    ratios = []
+    for run in [measure(model) for _ in range(RUNS)]:
+        gc.collect()
+        with torch.no_grad():
+            forward = [seconds(lambda run=run: model._module(**run.inputs)) for _ in range(FORWARDS)]
+        ratios.append(seconds(lambda run=run: run_all(run)) / statistics.median(forward))
+    return statistics.median(ratios)
 
 
 def main() -> None:
