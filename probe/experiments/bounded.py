@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..measure.listing import listed
+from ..measure.operands import first_given
 from ..measure.run import Run
 from .answers import per_block
 from .base import Measured, Quirk, Verdict, some
@@ -107,7 +108,7 @@ def _mlps(run: Run) -> Iterator[list[list[tuple[str, Again]]]]:
 
 def _keeping(store: list[tuple[str, Again]], path: str) -> Callable[..., None]:
     def keep(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = next((item for item in (*args, *kwargs.values()) if isinstance(item, torch.Tensor)), None)
+        given = first_given(args, kwargs)
         if given is None or not given.is_floating_point():
             return
 
@@ -139,7 +140,7 @@ def _sizing(sizes: Sizes, name: str, tokens: int, factors: int) -> Callable[...,
     """Keeps the sizes of a module that is called with all tokens once, in their order."""
 
     def size(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        given = next((item for item in (*args, *kwargs.values()) if isinstance(item, torch.Tensor)), None)
+        given = first_given(args, kwargs)
         first = out if isinstance(out, torch.Tensor) else out[0]
         own = [parameter.ndim for parameter in module.parameters()]
         if not own or given is None or not isinstance(first, torch.Tensor) or first.shape[-1:] != given.shape[-1:]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import torch
 
-from ..measure.operands import first_tensor
+from ..measure.operands import first_given, first_tensor
 from .reweighted import called_with
 from .tap import removed
 
@@ -110,7 +110,7 @@ def _given(module: torch.nn.Module, token: torch.Tensor) -> list[torch.Tensor]:
 
 def _keeping(name: str, given: dict[str, torch.Tensor], made: dict[str, torch.Tensor]) -> Callable[..., None]:
     def keep(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        entering = next((t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None)
+        entering = first_given(args, kwargs)
         leaving = first_tensor(output)
         if entering is not None and leaving is not None and leaving.requires_grad:
             given[name], made[name] = entering.detach(), leaving

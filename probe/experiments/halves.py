@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from ..measure.operands import first_given
 from ..measure.run import Run
 from ..measure.trace import Key
 from .answers import per_block
@@ -148,7 +149,7 @@ def _noting(found: dict[str, list[torch.dtype]], path: str) -> Callable[..., Non
 
 def _keeping(store: list[torch.Tensor]) -> Callable[..., None]:
     def keep(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = next((t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)), None)
+        given = first_given(args, kwargs)
         if given is not None and not store:
             store.append(given.detach().float().clone())
 

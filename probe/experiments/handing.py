@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..measure.operands import first_given
 from ..measure.run import Run
 from .answers import tolerance
 from .extra import LENGTH, SHORT, attentions, forward, moved, noisy, once, token_ids
@@ -160,7 +161,7 @@ def _look(
     """Enters the arguments of a block, apart from its stream, that differ in a row whose noise another block took."""
     bound = inspect.signature(type(block).forward).bind_partial(block, *args, **kwargs).arguments
     named = {**bound, **bound.pop("kwargs", {})}
-    stream = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
+    stream = first_given(args, kwargs)
     for name, value in named.items():
         for tensor in _tensors(value):
             if tensor is stream or tensor.ndim < 2 or not rows.in_parts(tensor):

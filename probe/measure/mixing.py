@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from .operands import first_given
+
 FELT = 1e-4
 """Smallest change of another position, relative to the output's scale, that is no rounding."""
 
@@ -20,7 +22,7 @@ def reach(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 
     A module that cannot be run again on what it was called with counts as one that mixes nothing.
     """
-    given = _first(args, kwargs)
+    given = first_given(args, kwargs)
     if given is None or not given.is_floating_point() or given.ndim not in (2, 3):
         return 0
     axis = given.ndim - 2
@@ -38,10 +40,6 @@ def reach(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     later = (after - before).narrow(axis, position + 1, given.shape[axis] - position - 1).abs()
     felt = later.movedim(axis, 0).flatten(1).amax(1) > FELT * max(float(before.abs().max()), 1e-30)
     return int(felt.nonzero().max()) + 1 if bool(felt.any()) else 0
-
-
-def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
-    return next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)), None)
 
 
 def _with(values: Any, old: torch.Tensor, new: torch.Tensor) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -34,6 +34,11 @@ def first_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, (tuple, list)):
         return next((found for item in value[:1] if (found := first_tensor(item)) is not None), None)
     return None
+
+
+def first_given(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
+    """The first argument of a call that is a tensor itself, those by place before those by name."""
+    return next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)), None)
 
 
 def arithmetic(name: str) -> tuple[str, bool]:
