@@ -91,7 +91,7 @@ def _norms(run: Run) -> Iterator[Fact]:
             which = "norms of " + listed([f"`{name}`" for name in sorted(names)])
         said.append(f"{which} {SAYS[how]}")
     yield Fact(name="norm_rounding", label="Ways in which norms round", value=len(found),
-               statement=f"In a bfloat16 load {'; '.join(said)}.")  # fmt: skip
+               statement=f"With bfloat16 weights {'; '.join(said)}.")  # fmt: skip
 
 
 def rounding(call: Call) -> Rounds | None:

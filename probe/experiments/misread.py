@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from ..measure.run import Run, same
 from ..schema import Fact
 from .answers import tolerance
 from .base import some
-from .extra import attentions, once
+from .extra import attentions, once, part
 from .norms import Call
+from .rows import removed
 
 FAR = 50.0
 """What is added to a parameter to see whether it joins the softmax: far above any score."""
@@ -32,25 +33,22 @@ def misread_facts(run: Run) -> list[Fact]:
 def _returned(run: Run) -> dict[tuple[int, str], torch.Tensor]:
     """What the modules that host contributions return, by block and host: the first tensor."""
     found: dict[tuple[int, str], torch.Tensor] = {}
-    handles = []
-    for index, block in enumerate(run.text.contributions):
-        for host in {part.host for part in block if part.host}:
-            envoy: Any = run.text.envoys[index]
-            for step in host.split("."):
-                envoy = getattr(envoy, step)
 
-            def keep(_: Any, __: Any, output: Any, at: tuple[int, str] = (index, host)) -> None:
-                tensor = first_tensor(output)
-                if tensor is not None:
-                    found.setdefault(at, tensor.detach().clone().float())
+    def keeping(at: tuple[int, str]) -> Callable[..., None]:
+        def keep(_: torch.nn.Module, __: Any, output: Any) -> None:
+            tensor = first_tensor(output)
+            if tensor is not None:
+                found.setdefault(at, tensor.detach().clone().float())
 
-            handles.append(envoy._module.register_forward_hook(keep))
-    try:
-        with torch.no_grad():
-            run.model._module(**run.inputs, use_cache=False)
-    finally:
-        for handle in handles:
-            handle.remove()
+        return keep
+
+    with ExitStack() as stack, torch.no_grad():
+        for index, block in enumerate(run.text.contributions):
+            for host in {each.host for each in block if each.host}:
+                envoy = part(run.text.envoys[index], host)
+                assert envoy is not None, host
+                stack.enter_context(removed(envoy._module.register_forward_hook(keeping((index, host)))))
+        run.model._module(**run.inputs, use_cache=False)
     return found
 
 

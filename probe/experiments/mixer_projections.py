@@ -16,7 +16,8 @@ import torch
 from ..measure.native import native_path
 from ..measure.run import Run
 from ..schema import Fact
-from .tap import removed
+from .extra import part
+from .rows import removed
 
 NAMED = ("mixer_gate", "mixer_input_gate", "mixer_x", "mixer_b", "mixer_c", "mixer_dt", "mixer_beta")
 """Values that may stand in a projection's output as they are."""
@@ -101,12 +102,9 @@ def _listed(parts: list[Part]) -> str:
 
 def _mixers(run: Run) -> Iterator[tuple[int, str, torch.nn.Module]]:
     for index, block in enumerate(run.text.contributions):
-        for part in block:
-            if part.term.kind == "mixer" and part.host:
-                envoy: Any = run.text.envoys[index]
-                for step in part.host.split("."):
-                    envoy = getattr(envoy, step)
-                yield index, part.host, envoy._module
+        for each in block:
+            if each.term.kind == "mixer" and (envoy := part(run.text.envoys[index], each.host)) is not None:
+                yield index, each.host, envoy._module
 
 
 def _outputs(run: Run) -> dict[int, dict[str, torch.Tensor]]:
