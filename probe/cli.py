@@ -119,11 +119,6 @@ def _probe(given: list[str]) -> int:
     for name in names:
         _require_family(name)
     options = load_options(found)
-    if not found.checkpoint and not found.json and (found.dtype or found.attn or found.device != "cpu"):
-        print(
-            "These records will be of another load than the published ones; a plain run makes those again.",
-            file=sys.stderr,
-        )
     if found.checkpoint:
         jobs.require_device(options)
         plans = [refresh.single(found.checkpoint, names[0] if names else None, options)]
@@ -131,6 +126,11 @@ def _probe(given: list[str]) -> int:
         plans = refresh.plans(names, options, found.force)
         if not all(plan.current for plan in plans):
             jobs.require_device(options)
+    if not found.checkpoint and not found.json and (found.dtype or found.attn or found.device != "cpu"):
+        print(
+            "These records will be of another load than the published ones; a plain run makes those again.",
+            file=sys.stderr,
+        )
     crew = jobs.Crew(found.workers, found.limit, len(plans) > 1 or found.workers > 1 or found.limit is not None)
     return (_print if found.json else _write)(plans, options, crew, found)
 

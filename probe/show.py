@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
 from typing import Any
 
@@ -64,6 +65,7 @@ def read(given: list[str]) -> int:
         "weights": "seeded" if target.kind == "tiny" else "loaded",
         "value": found.value,
         "host": reading.host,
+        "borrowed_from": _lender(found.family, target.id, found.value, reading.host),
         "attn": reading.attn,
         "prompt": reading.prompt,
         "location": reading.location,
@@ -96,6 +98,8 @@ WEIGHTS = {
     "seeded": "a tiny twin's, drawn at random: what it predicts means nothing (--checkpoint names another)",
     "loaded": "the checkpoint's own",
 }
+
+BORROWED = "from layers[{}]: this block projects only queries"
 
 VISION = ("image_token_mask", "patch_embeddings", "tower_output", "image_features")
 """Values of a vision encoder that has standard names."""
@@ -132,6 +136,26 @@ def _parallel(family: str, checkpoint: str) -> str | None:
     return f"Parallel block: {statement[0].lower()}{statement[1:]}" + (f" The block is {sums[0]}." if sums else "")
 
 
+def _lender(family: str, checkpoint: str, value: str, host: str) -> int | None:
+    """The block that the keys and values of a host come from, as the checkpoint's record tells; None for its own.
+
+    Where a run found for every borrower that it is the last earlier block of its layer type that projects keys and
+    values, a block's lender follows from its number.
+    """
+    place = re.fullmatch(r"model\.layers\[(\d+)\]\.self_attn", host)
+    if place is None or value.rpartition(".")[2] not in ("attention_keys", "attention_values"):
+        return None
+    block = int(place[1])
+    with contextlib.suppress(OSError, ProbeError, KeyError, TypeError, IndexError):
+        data = store.read_json(store.record_path(family, checkpoint))
+        found = {row["slug"]: row for row in data["experiments"]}["borrowed-kv"]
+        if block in (found["blocks"] or []) and found["measured"]["last_of_its_kind"]:
+            kinds = data["layer_types"]
+            own = [i for i in range(block) if kinds[i] == kinds[block] and i not in found["blocks"]]
+            return own[-1]
+    return None
+
+
 def _known_values(family: str) -> set[str]:
     """The names of the values in a family's records; empty where it has none that can be read."""
     known: set[str] = set()
@@ -147,6 +171,7 @@ def _lines(data: dict[str, Any], stats: dict[str, float]) -> str:
     rows = [
         ("weights", WEIGHTS[data["weights"]]),
         ("host", data["host"]),
+        *([("borrowed", BORROWED.format(data["borrowed_from"]))] if data["borrowed_from"] is not None else []),
         ("prompt", repr(data["prompt"])),
         ("attention", data["attn"]),
         ("read at", data["read_at"]),

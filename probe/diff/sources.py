@@ -68,12 +68,17 @@ def source(name: str) -> Source:
 
 def here() -> Source:
     """The records of the working tree. Raises ProbeError where their folder is missing."""
+    return source(str(require_here()))
+
+
+def require_here() -> Path:
+    """The folder of the working tree's records. Raises ProbeError where it is missing."""
     folder = store.records_dir()
     if not folder.is_dir():
         chosen = "PROBE_RECORDS names it: name another, or unset it"
         remedy = chosen if os.environ.get("PROBE_RECORDS") else "`python -m probe --all` makes it"
         raise ProbeError(f"There is no folder of records {folder}; {remedy}.")
-    return source(str(folder))
+    return folder
 
 
 def _of_folder(name: str, paths: Mapping[Key, Path]) -> Source:

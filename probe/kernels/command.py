@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from collections.abc import Iterable
 
 from probe import jobs, registry, store
 from probe.arguments import Parser
@@ -39,6 +40,11 @@ def kernels(given: list[str]) -> int:
     named = list(dict.fromkeys(parser.read(given).families))
     for name in named:
         registry.get(name)
+    if lacking := [name for name in named if name not in mixing(named)]:
+        raise ProbeError(
+            f"No record of {' and '.join(lacking)} has a mixer, which is what the kernels compute: name another "
+            "family, or none for all that have one."
+        )
     _require_packages()
     jobs.prepare(jobs.Options(offline=True))
     with Bar(1, "loading the libraries") as start:
@@ -69,10 +75,10 @@ def kernels(given: list[str]) -> int:
     return 0
 
 
-def mixing() -> list[str]:
-    """The families that have a mixer, as their twins' records tell."""
+def mixing(among: Iterable[str] = ("*",)) -> list[str]:
+    """The families that have a mixer, as their twins' records tell; ``among`` are their names, or patterns of these."""
     found: dict[str, None] = {}
-    for path in sorted(store.records_dir().glob("*/tiny*.json")):
+    for path in sorted(path for name in among for path in store.records_dir().glob(f"{name}/tiny*.json")):
         shapes = store.read_json(path)["shapes"]
         if any(sublayer["kind"] == "mixer" for shape in shapes for sublayer in shape["sublayers"]):
             found[path.parent.name] = None

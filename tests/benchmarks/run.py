@@ -153,7 +153,8 @@ BENCHMARKS = {"cost": cost, "warm": warm, "page": page, "experiments": experimen
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print what the probe and the pages cost.")
-    parser.add_argument("what", nargs="*", choices=[*BENCHMARKS, []], help="default: all of them")
+    offered = f"any of {', '.join(BENCHMARKS)} (default: all of them)"
+    parser.add_argument("what", nargs="*", choices=[*BENCHMARKS, []], metavar="WHAT", help=offered)
     parser.add_argument("--family", default="gemma4_text")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--site", type=Path, default=ROOT / "site", help="the built site (default: site)")

@@ -47,6 +47,31 @@ def test_read_as_json(world: World) -> None:
     assert data["stats"] == {"mean": 0.25, "max": None}
 
 
+def test_read_of_borrowed_keys_names_the_block_that_lends_them(world: World) -> None:
+    world.run("alpha_text")
+    path = world.folder / "records" / "alpha_text" / "tiny.json"
+    data = json.loads(path.read_text())
+    data["values"][0]["name"], data["layer_types"] = "attention_keys", ["full", "sliding", "full"]
+    measured = {"last_of_its_kind": True}
+    data["experiments"] = [{"slug": "borrowed-kv", "blocks": [2], "measured": measured}]
+    path.write_text(json.dumps(data))
+    assert "borrowed   from layers[0]" in world.run("read", "alpha_text", "attention_keys").out
+    assert json.loads(world.run("read", "alpha_text", "attention_keys", "--json").out)["borrowed_from"] == 0
+    measured["last_of_its_kind"] = False
+    path.write_text(json.dumps(data))
+    assert "borrowed" not in world.run("read", "alpha_text", "attention_keys").out
+
+
+def test_a_warning_is_not_said_before_a_refusal(world: World) -> None:
+    result = world.run("alpha_text", "--device", "gpu")
+    assert result.status == 2 and result.err == "'gpu' is not a device of torch.\n"
+
+
+def test_kernels_of_a_family_without_a_mixer_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["kernels", "mamba2", "gpt2"]) == 2
+    assert "No record of gpt2 has a mixer" in capsys.readouterr().err
+
+
 def test_read_of_what_is_not_there_gives_the_reason(world: World) -> None:
     result = world.run("read", "alpha_text", "attention_output", "--layer", "7")
     assert result.status == 2 and "Block 7 borrows" in result.err and result.out == ""

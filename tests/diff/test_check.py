@@ -286,6 +286,12 @@ def test_a_run_that_fails_is_told_and_is_no_verdict(desk: Desk, monkeypatch: pyt
     assert status == 3 and "llama · tiny: The two readings differ." in out
 
 
+def test_a_folder_of_records_that_is_not_there_is_no_clean_bill(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROBE_RECORDS", str(desk.folder / "nowhere"))
+    status, out, err = desk.run("check")
+    assert status == 2 and out == "" and "PROBE_RECORDS names it" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
