@@ -95,6 +95,7 @@ def residual_inside_module(run: Run) -> Verdict:
     changes = entrance(run)
     found: list[bool | None] = []
     shares = []
+    holding: dict[str, None] = {}
     for index in range(len(run.text)):
         entering = changes.entering[index]
         children = {
@@ -103,14 +104,17 @@ def residual_inside_module(run: Run) -> Verdict:
             if block == index and out.shape == entering.shape
         }
         given = entering[changes.scaled] - entering[0]
-        whole = [
-            float((out[changes.scaled] - out[0] - given).abs().max() / given.abs().max()) for out in children.values()
-        ]
-        shares.append(min(whole, default=1.0))
+        whole = {
+            name: float((out[changes.scaled] - out[0] - given).abs().max() / given.abs().max())
+            for name, out in children.items()
+        }
+        holding |= dict.fromkeys(name for name, share in whole.items() if share < STAYS)
+        shares.append(min(whole.values(), default=1.0))
         found.append(shares[-1] < STAYS if whole else None)
+    measured: Measured = {"least_difference_from_the_stream": digits(min(shares), 2)}
     return per_block(
         found,
-        {"least_difference_from_the_stream": digits(min(shares), 2)},
+        measured | ({"modules": [*holding]} if holding else {}),
         absent="No child of a block returns a stream.",
     )
 
@@ -131,6 +135,12 @@ def _factor_sentence(measured: Measured, blocks: list[int] | None, total: int) -
     return f"On {some(blocks or [], total)} {listed(names)} {verb} {what}{size}."
 
 
+def _holding(measured: Measured) -> str:
+    """The modules that hold the stream, by their names on the block."""
+    names = measured.get("modules") or []
+    return ("each of " if len(names) > 1 else "") + listed([f"`{name}`" for name in names])
+
+
 QUIRKS = (
     Quirk(
         "post-ln",
@@ -148,8 +158,6 @@ QUIRKS = (
         "Residual inside the module",
         "text",
         residual_inside_module,
-        lambda m, b, n: (
-            f"On {some(b or [], n)} a sublayer's module returns its contribution with the stream already added."
-        ),
+        lambda m, b, n: f"On {some(b or [], n)} {_holding(m)} returns a contribution with the stream already added.",
     ),
 )

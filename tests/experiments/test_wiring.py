@@ -156,7 +156,8 @@ def test_residual_inside_module(run_of: RunOf, underived: RunOf, decide: Decide)
                 block.mlp,
             )
 
-    assert decide("residual-inside-module", underived("llama", change)).blocks == [0, 1, 2]
+    found = decide("residual-inside-module", underived("llama", change))
+    assert found.blocks == [0, 1, 2] and found.measured["modules"] == ["mlp"]
     assert decide("residual-inside-module", run_of("llama", **TWO)).verdict == "no"
 
 

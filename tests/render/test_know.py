@@ -145,7 +145,11 @@ def test_a_module_that_returns_the_stream_is_told() -> None:
     text = plain(page, "know-adding")
     assert "attention_output is what model.layers.{i}.self_attn.dense returns" in text
     assert "model.layers.{i}.self_attn returns the sum with the stream" in text
-    assert "removes the whole stream" in plain(page, "know-consequences")
+    said = plain(page, "know-consequences")
+    assert "what a sublayer's module returns is the stream" in said and "removes the whole stream" in said
+    named = held.model_copy(update={"measured": {"modules": ["around", "mlp"]}})
+    page = changed(page, experiments=[named if e is held else e for e in page.record.experiments])
+    assert "what around and mlp return is the stream" in plain(page, "know-consequences")
 
 
 def test_a_readout_that_fails_is_no_exact_lens() -> None:

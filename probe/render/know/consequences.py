@@ -94,10 +94,13 @@ def _holding_the_stream(subject: Subject) -> list[Markup]:
     if found is None:
         return []
     text = (
-        "On {where} a sublayer's module returns the stream with its contribution added: setting that return to zero "
-        "removes the whole stream, and patching it from another run brings that run's stream along."
+        "On {where} what {modules} {returns} is the stream with a contribution added: setting it to zero removes the "
+        "whole stream, and patching it from another run brings that run's stream along."
     )
-    return [say(text, where=subject.where(found.blocks))]
+    held = subject.measured_numbers(found.slug).get("modules")
+    named = [code(str(name)) for name in held] if isinstance(held, list) else []
+    modules, returns = listing(named) if named else "a sublayer's module", "return" if len(named) > 1 else "returns"
+    return [say(text, where=subject.where(found.blocks), modules=modules, returns=returns)]
 
 
 def _order(subject: Subject) -> list[Markup]:
