@@ -56,8 +56,9 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     except MkDocsException as error:
         raise ProbeError(str(error)) from error
     except OSError as error:
+        where = error.filename2 or error.filename  # of a copy, the second is the one that is written
         raise ProbeError(
-            f"The site cannot be written ({error.strerror}: {error.filename}); free some room or choose another --site."
+            f"The site cannot be written ({error.strerror}: {where}); free some room or choose another --site."
         ) from error
     found = len(list(records_dir().glob("*/[!.]*.json")))
     return Built(directory, found, len(list(directory.rglob("index.html"))), time.monotonic() - start)
