@@ -1,7 +1,7 @@
 """Questions that a sentence of "What to know" answers, on every page of their kind.
 
 Each has the trackers on which it is asked, the kind of page it concerns, the topic of the sentence and what it has to
-say. Where one is told of a fact that no record holds yet, it waits for the first record that does.
+say.
 """
 
 from __future__ import annotations
@@ -21,16 +21,13 @@ Of = Callable[[Page], object]
 
 @dataclass(frozen=True)
 class Told:
-    """``says``: a pattern of the sentence that stands under ``topic`` of each page that ``kind`` picks; where it is
-    told from a fact or a measured number that is newer than the records, ``fact`` is its name.
-    """
+    """``says``: a pattern of the sentence that stands under ``topic`` of each page that ``kind`` picks."""
 
     asked: str
     asks: str
     kind: Of
     topic: str
     says: str | Callable[[Page], str]
-    fact: str = ""
 
 
 def sentences(page: Page, topic: str) -> str:
@@ -39,11 +36,6 @@ def sentences(page: Page, topic: str) -> str:
         return re.sub(r"<[^>]+>", "", str(page.tables[topic].lead))
     found = [each for each in what_to_know(page.standing) if each.id == topic]
     return re.sub(r"<[^>]+>", "", " ".join(s for each in found for s in each.sentences)).replace("&#39;", "'")
-
-
-def holds(page: Page, name: str) -> bool:
-    """Whether the page's run has a fact of this name, or a number that a quirk measured."""
-    return name in page.facts() or any(name in each.measured for each in page.run.experiments)
 
 
 def entry(page: Page, name: str) -> object:
@@ -181,37 +173,34 @@ TOLD = (
          r"made from the encoder's blocks [\d–, ]+, is added to the stream at these tokens after blocks \d–\d of "),
     Told("transformers, nnsight (left padding)", "whether padding on the left moves logits", batched, "know-loading",
          r"padding on the left moves logits at real tokens by (at most|up to) [\de.-]+, against padding "
-         r"on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)", "left_padding"),
+         r"on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)"),
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
-         r"In a padded batch.* attentions are handed (a|no) mask", "attention_masks"),
+         r"In a padded batch.* attentions are handed (a|no) mask"),
     Told("llama.cpp, vLLM (YaRN, longrope)", "whether turning makes queries and keys longer", rescaled, "know-entrance",
-         r"[Tt]urning (leaves queries and keys as long as they are|with what \S+.* makes queries and keys [\d.]+ t)",
-         "rotary_length"),
+         r"[Tt]urning (leaves queries and keys as long as they are|with what \S+.* makes queries and keys [\d.]+ t)"),
     Told("Phi-3 (longrope)", "when the other set of frequencies is taken", two_sets, "know-entrance",
-         r"past original_max_position_embeddings positions \S+ turns all of them otherwise", "rotary_switch"),
+         r"past original_max_position_embeddings positions \S+ turns all of them otherwise"),
     Told("Qwen2-VL, mlx-vlm (M-RoPE)", "which part of a head each stream of positions turns",
          quirk("multimodal-rotary"), "know-entrance",
-         r"turn dimensions of their own: \d+, \d+ and \d+ pairs a head", "pairs"),
+         r"turn dimensions of their own: \d+, \d+ and \d+ pairs a head"),
     Told("transformers, vLLM (MLA)", "what is cached of a latent attention", one_latent, "know-loading",
-         r"heads x width: 1 x \d+ for|in the keys' place one vector of \d+ numbers for all heads", "latent_width"),
+         r"heads x width: 1 x \d+ for|in the keys' place one vector of \d+ numbers for all heads"),
     Told("transformers, vLLM (MTP)", "which weights loading passes over", lambda p: p.family in SKIPPED, "know-blocks",
-         r"Loading passes over weights whose names match \S+", "passed_over_at_loading"),
+         r"Loading passes over weights whose names match \S+"),
     Told("llama.cpp, vLLM (Mamba, Qwen3-Next)", "in which order a mixer's projection is split",
          lambda page: quirk("mamba1")(page) or quirk("mamba2")(page) or page.family == "qwen3_next", "know-machinery",
-         r"[Ww]hat \S+ gives is, side by side, what becomes .*mixer_gate \(\d+\)", "mixer_split"),
+         r"[Ww]hat \S+ gives is, side by side, what becomes .*mixer_gate \(\d+\)"),
     Told("gpt-oss ports, vLLM, unsloth", "how stacked experts are stored", stacked, "know-machinery",
-         r"An expert's part of \S+.* is (in|out)put × (in|out)put", "expert_weights"),
+         r"An expert's part of \S+.* is (in|out)put × (in|out)put"),
     Told("TransformerLens, llama.cpp", "what norms add under the root", rooted, "l-norms",
-         r"add [\d.e-]+(, \w+,)? to the mean square under the root", "norm_epsilon"),
+         r"add [\d.e-]+(, \w+,)? to the mean square under the root"),
     Told("transformers, TransformerLens", "the dtype of logits, and what stays float32", cast, "know-loading",
-         r"In a bfloat16 load logits are (bfloat16|float32)[,;]", "half_dtypes"),
+         r"In a bfloat16 load logits are (bfloat16|float32)[,;]"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("told", TOLD, ids=[told.asks for told in TOLD])
 def test_a_sentence_answers_on_every_page_of_its_kind(told: Told) -> None:
-    if told.fact and not any(holds(page, told.fact) for page in PAGES):
-        pytest.skip("no record holds the fact yet")
     concerned = [page for page in PAGES if told.kind(page)]
     assert concerned
     wanted = told.says if callable(told.says) else lambda _: str(told.says)
@@ -225,7 +214,9 @@ def test_a_sentence_answers_on_every_page_of_its_kind(told: Told) -> None:
 
 def test_a_number_of_images_on_the_twin_is_not_the_checkpoints() -> None:
     """A twin has as many blocks as mergers; its checkpoints have more, so "every block" would be wrong of them."""
-    for page in filter(deep, PAGES):
+    pages = [*filter(deep, PAGES)]
+    assert {page.run is page.record for page in pages} == {True, False}
+    for page in pages:
         said = sentences(page, "know-entrance")
         assert "after every block" not in said
         assert ("On the twin what" in said) == (page.run is not page.record)
