@@ -89,7 +89,10 @@ def test_what_feeds_one_sublayer_is_drawn_in_front_of_it_and_joins_beside_the_st
     mine = [k for k, s in enumerate(record.blocks) if s == index]
     fed = [Feeder(path="shared_transformer", module="Shared"), Feeder(path="linear", module="Linear")]
     [mixer] = record.shapes[index].sublayers
-    shape = record.shapes[index].model_copy(update={"sublayers": [mixer.model_copy(update={"fed_by": fed})]})
+    shape, alone = (
+        record.shapes[index].model_copy(update={"sublayers": [mixer.model_copy(update={"fed_by": by})]})
+        for by in (fed, [])
+    )
     svg = drawn((shape, index, mine, record.values, "model."), narrow)
     check_labels(svg)
     tops = {card.removeprefix("#v-layers-"): y for card, _, y, _, _ in rectangles(svg)}
@@ -98,7 +101,7 @@ def test_what_feeds_one_sublayer_is_drawn_in_front_of_it_and_joins_beside_the_st
     joins, leaves = sorted(_nodes(svg), key=lambda node: node[2])
     assert len(served) == 7 and max(tops[name] for name in served) < joins[2] < min(mixed)
     assert joins[1] > leaves[1], "the stream's own add stands on the stream, the other beside it"
-    assert len(rectangles(drawn((record.shapes[index], index, mine, record.values, "model."), narrow))) == len(tops) - 8
+    assert len(rectangles(drawn((alone, index, mine, record.values, "model."), narrow))) == len(tops) - 8
 
 
 def test_a_mixer_whose_values_do_not_tell_its_wiring_has_chips_without_lines() -> None:
