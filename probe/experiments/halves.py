@@ -28,7 +28,8 @@ class Half:
     """What a call with bfloat16 weights gave.
 
     Attributes:
-        modules: the dtypes of the floating tensors that each module returned, by native path, in their order.
+        modules: the dtypes of the floating tensors that each module returned, by native path, in their order; of a
+            module that is called several times, the widest of each.
         logits: their dtype; None where the call gave none.
         entering: what entered the first block, ``[1, seq, width]``, and the token ids that it came from.
     """
@@ -142,7 +143,9 @@ def _called(run: Run, cast: dict[str, torch.Tensor], use_cache: bool) -> Half:
 def _noting(found: dict[str, list[torch.dtype]], path: str) -> Callable[..., None]:
     def note(_: torch.nn.Module, __: Any, output: Any) -> None:
         given = output if isinstance(output, tuple) else (output,)
-        found[path] = [t.dtype for t in given if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        now = [t.dtype for t in given if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        before = found.get(path, now)
+        found[path] = [*map(torch.promote_types, before, now), *before[len(now) :], *now[len(before) :]]
 
     return note
 

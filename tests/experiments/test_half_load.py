@@ -49,7 +49,7 @@ def float_logits(module: Any) -> None:
     module.lm_head.register_forward_hook(lambda _, __, out: out.float())
 
 
-@pytest.mark.parametrize("family", ["llama", "gemma2", "mamba", "deepseek_v3", "xlstm"])
+@pytest.mark.parametrize("family", ["llama", "gemma2", "mamba", "deepseek_v3", "xlstm", "dots3_note_text"])
 def test_dtypes_are_those_of_the_model_cast_by_pytorch(run_of: RunOf, family: str) -> None:
     run = run_of(family)
     cast = cast_by_pytorch(run)
@@ -88,6 +88,21 @@ def test_where_norms_round_is_told(run_of: RunOf, family: str, change: Any, says
 def test_logits_in_float32_are_told(run_of: RunOf) -> None:
     said = told(run_of("llama", change=float_logits))["half_dtypes"]
     assert said == "In a bfloat16 load logits are float32; float32 comes from `lm_head` alone."
+
+
+def called_before_in_float32(module: Any) -> None:
+    """Each call of the model calls its rotary module with a float32 stream first."""
+    plain = module.model.embed_tokens
+
+    def first(_: nn.Module, __: Any, stream: torch.Tensor) -> None:
+        module.model.rotary_emb(stream.float(), position_ids=torch.arange(stream.shape[1])[None])
+
+    plain.register_forward_hook(first)
+
+
+def test_a_module_that_is_called_several_times_is_told_by_the_widest_of_its_calls(run_of: RunOf) -> None:
+    assert "`model.rotary_emb`" in told(run_of("llama", change=called_before_in_float32))["half_dtypes"]
+    assert "`model.rotary_emb`" not in told(run_of("llama"))["half_dtypes"]
 
 
 def test_a_factor_of_the_embeddings_that_bfloat16_cannot_hold_is_told(run_of: RunOf) -> None:
