@@ -137,8 +137,8 @@ def _factor_sentence(measured: Measured, blocks: list[int] | None, total: int) -
 
 def _holding(measured: Measured) -> str:
     """The modules that hold the stream, by their names on the block."""
-    names = measured.get("modules") or []
-    return ("each of " if len(names) > 1 else "") + listed([f"`{name}`" for name in names])
+    names = [f"`{name}`" for name in measured.get("modules") or []] or ["a sublayer's module"]
+    return ("each of " if len(names) > 1 else "") + listed(names)
 
 
 QUIRKS = (
