@@ -32,7 +32,7 @@ class Composed:
     """A page: its HTML, and toc tokens as mkdocs reads them.
 
     ``html`` is what the search index reads. It holds a marker in place of each part that the index must not have
-    (drawings, printouts, all of another checkpoint's page); ``later`` maps the markers to those parts.
+    (drawings, printouts, sentences and tables, all of another checkpoint's page); ``later`` maps them to those parts.
     """
 
     html: str
@@ -69,14 +69,16 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
         return marker
 
     vision = sections.vision(standing, unindexed(figure_of(standing, True))) if record.vision else None
+    know = Know(what_to_know(standing), standing.words(), link("guide/"))
+    looked_up, pictures = lookups(family, standing), sections.pictures(standing)
     contexts = [
-        Know(what_to_know(standing), standing.words(), link("guide/")),
+        know,
         vision,
         c.Values([*tables(standing, False), *tables(standing, True)], setup(record)),
-        lookups(family, standing),
+        looked_up,
         sections.identities(standing),
         sections.experiments(standing),
-        sections.pictures(standing),
+        pictures,
         sections.facts(standing, link),
         c.Printout(record.checkpoint.id, unindexed(printout(record))) if record.printout else None,
         sections.config_cards(record),
@@ -85,7 +87,12 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
         sections.provenance(standing, stored, link, with_schema),
     ]
     selector = render(sections.selector(family, stored, link))
-    rest = [selector, unindexed(figure_of(standing, False)), *(render(context) for context in contexts if context)]
+    parts = [
+        unindexed(render(context)) if context in (know, looked_up, pictures) else render(context)
+        for context in contexts
+        if context
+    ]
+    rest = [selector, unindexed(figure_of(standing, False)), *parts]
     article = render(c.Page(record.family, render(sections.hero(standing, link, family.uri(stored))), rest))
     composed = Composed(str(article), later, [])
     whole = composed.whole(composed.html)
