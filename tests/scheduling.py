@@ -1,7 +1,7 @@
 """Which tests stay together where they run in several processes.
 
 Those of a file do, since they share its measured twins; so do those of a folder that shares much. Tests that share
-nothing and take long are dealt out one by one.
+nothing and take long are dealt out one by one, last and in their file's order: the longest stand first there.
 """
 
 from __future__ import annotations

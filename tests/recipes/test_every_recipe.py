@@ -37,13 +37,6 @@ def alone(family: str, checkpoint: str) -> object:
     return pytest.param(family, checkpoint, id=name)
 
 
-@pytest.mark.parametrize(("family", "twin"), [alone(path.parent.name, path.stem) for path in TWINS])
-def test_every_snippet_of_a_twin_gives_the_probes_tensor(
-    family: str, twin: str, record: Callable[[str, str], Record], record_property: Callable[[str, object], None]
-) -> None:
-    _run(Page(record(family, twin)), "recipes", record_property)
-
-
 @pytest.mark.parametrize(("family", "checkpoint"), [alone(*page) for page in REAL])
 def test_every_snippet_runs_on_real_weights(
     family: str, checkpoint: str, record: Callable[[str, str], Record], record_property: Callable[[str, object], None]
@@ -51,6 +44,13 @@ def test_every_snippet_runs_on_real_weights(
     if not real.installed(checkpoint):
         pytest.skip(f"{checkpoint}: its weights come with the `real` extra, which is not installed")
     _run(Page(record(family, checkpoint)), "recipes, real weights", record_property)
+
+
+@pytest.mark.parametrize(("family", "twin"), [alone(path.parent.name, path.stem) for path in TWINS])
+def test_every_snippet_of_a_twin_gives_the_probes_tensor(
+    family: str, twin: str, record: Callable[[str, str], Record], record_property: Callable[[str, object], None]
+) -> None:
+    _run(Page(record(family, twin)), "recipes", record_property)
 
 
 def _run(page: Page, heading: str, record_property: Callable[[str, object], None]) -> None:

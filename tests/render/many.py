@@ -1,7 +1,7 @@
 """A site of many families for the tests of its overviews: the fixture's records under other names.
 
-``python -m tests.render.many RECORDS N`` writes N families of one to three checkpoints. They differ in title,
-organisation, size, native names and quirks; which ones is a function of the family's number alone.
+``python -m tests.render.many RECORDS N`` writes N families, the first 60 of one to three checkpoints and the others of
+one. They differ in title, organisation, size, native names and quirks; which ones is a function of the family's number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def family(number: int, bases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     base = bases[number % len(bases)]
     model_type = name(number)
     organisation = ORGANISATIONS[number % len(ORGANISATIONS)]
-    ids = [f"{organisation}/{model_type.title()}-{size}" for size in ("7B", "70B", "1B")[: 1 + number % 3]]
+    sizes = ("7B", "70B", "1B")[: 1 + number % 3 if number < 60 else 1]
+    ids = [f"{organisation}/{model_type.title()}-{size}" for size in sizes]
     listed = [{"id": i, "kind": base["checkpoint"]["kind"], "file": i.replace("/", "--"), "reason": None} for i in ids]
     made = []
     for k, checkpoint in enumerate(ids):
