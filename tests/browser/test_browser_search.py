@@ -14,17 +14,24 @@ Open = Callable[..., Page]
 HELD = {"gpt2", "llama", "mixtral"}
 """The families of the site of committed records."""
 
+HREFS = "links => links.map(link => link.getAttribute('href'))"
+
 
 def _links(page: Page, query: str) -> list[str]:
-    """Types a query; path and anchor of each result, in order, those of a result's sections after its own."""
+    """Asks once; path and anchor of each result, in order, those of a result's sections after its own.
+
+    The theme lists results as they come, so they are read together, and again until nothing has changed.
+    """
     page.wait_for_function("window.document$ && document.documentElement.classList.contains('js')")
     stop_watching(page)
-    page.locator(".md-search__input").click()
-    page.keyboard.type(query)
+    page.locator(".md-search__input").fill(query)
+    page.keyboard.press("End")  # the theme looks when a key is let go
     results = page.locator(".md-search-result__item")
     expect(results.first).to_be_visible(timeout=30_000)
-    urls = [urlsplit(link.get_attribute("href") or "") for link in results.locator("a").all()]
-    return [f"{url.path}#{url.fragment}" for url in urls]
+    found: list[str] = []
+    while found != (found := results.locator("a").evaluate_all(HREFS)):
+        page.wait_for_timeout(250)
+    return [f"{url.path}#{url.fragment}" for url in map(urlsplit, found)]
 
 
 @pytest.mark.parametrize(
