@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -62,3 +63,6 @@ class Page:
 
 
 PAGES = [Page(family, page) for family, _, page in COMMITTED]
+
+Of = Callable[[Page], object]
+"""What is asked of a page: which pages a question concerns, or whether one answers it."""

@@ -6,7 +6,6 @@ found of modules is asked of the pages whose record holds it; one test sees to i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -21,10 +20,8 @@ from probe.render.places import is_served
 from probe.render.text import figure
 from probe.render.values import tables
 from probe.schema import Value
-from tests.questions.pages import PAGES, Page
+from tests.questions.pages import PAGES, Of, Page
 from tests.render.test_know import COMMITTED, plain
-
-Of = Callable[[Page], object]
 
 
 @dataclass(frozen=True)

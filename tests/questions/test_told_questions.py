@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import pytest
 
 from probe.render.know import what_to_know
-from tests.questions.pages import PAGES, Page
+from tests.questions.pages import PAGES, Of, Page
 from tests.questions.test_questions import quirk
-
-Of = Callable[[Page], object]
 
 
 @dataclass(frozen=True)
