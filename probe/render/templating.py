@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2.ext import Extension
 from markupsafe import Markup
 
 from probe.render.text import breakable, prose
@@ -16,6 +17,14 @@ from probe.render.text import breakable, prose
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "templates"
 LINE = re.compile(r"^\s*(\w+): (.+?)\s*$")
+INDENT = re.compile(r"^[ \t]+", re.M)
+
+
+class Unindented(Extension):
+    """Leaves the templates' own indentation out of what they give: a browser makes nothing of it."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        return INDENT.sub("", source)
 
 
 @cache
@@ -27,6 +36,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=[Unindented],
     )
     made.filters |= {"prose": prose, "breakable": breakable}
     return made

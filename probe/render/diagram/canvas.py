@@ -98,20 +98,30 @@ class Canvas:
         self._boxes: list[str] = []
         self._back: list[str] = []
         self._lines: list[str] = []
+        self._strokes: dict[str, list[str]] = {}
+        self._heads: dict[str, list[str]] = {}
+        self._marks: list[str] = []
         self._front: list[str] = []
 
     def line(self, points: Sequence[Point], role: str = "flow", arrow: bool = True, halo: bool = False) -> None:
         """A line through ``points`` with rounded corners, and a head at its end."""
         path = _rounded(points)
         if halo:
+            self._draw()
             self._lines.append(f'<path class="halo" d="{path}"/>')
-        self._lines.append(f'<path class="line r-{role}" d="{path}"/>')
+        self._strokes.setdefault(role, []).append(path)
         if arrow:
-            self._lines.append(f'<path class="head r-{role}" d="{_head(points[-2], points[-1])}"/>')
+            self._heads.setdefault(role, []).append(_head(points[-2], points[-1]))
 
     def trunk(self, x: float, top: float, bottom: float) -> None:
         """The residual stream."""
-        self._lines.append(f'<path class="trunk r-{self._stream}" d="M{n(x)} {n(top)}V{n(bottom)}"/>')
+        self._marks.append(f'<path class="trunk r-{self._stream}" d="M{n(x)} {n(top)}V{n(bottom)}"/>')
+
+    def _draw(self) -> None:
+        """Draws the lines so far, those of one role as one path, and their heads likewise."""
+        for look, drawn in (("line", self._strokes), ("head", self._heads)):
+            self._lines += [f'<path class="{look} r-{role}" d="{"".join(paths)}"/>' for role, paths in drawn.items()]
+            drawn.clear()
 
     def place(self, label: Label, x: float, y: float) -> Placed:
         """Draws ``label`` with its upper left corner at (x, y)."""
@@ -150,7 +160,7 @@ class Canvas:
         )
 
     def caption(self, text: str, x: float, y: float) -> None:
-        self._lines.append(f'<text class="caption" x="{n(x)}" y="{n(y)}" text-anchor="middle">{escape(text)}</text>')
+        self._marks.append(f'<text class="caption" x="{n(x)}" y="{n(y)}" text-anchor="middle">{escape(text)}</text>')
 
     def node(self, label: Label, x: float, y: float) -> None:
         """⊕ or ⊗ on the stream, centred at (x, y)."""
@@ -159,11 +169,12 @@ class Canvas:
         self._front.append(self._link(label, f'{body}<path d="{cross}"/></g>'))
 
     def dot(self, x: float, y: float) -> None:
-        self._lines.append(f'<circle class="dot r-{self._stream}" cx="{n(x)}" cy="{n(y)}" r="3.5"/>')
+        self._marks.append(f'<circle class="dot r-{self._stream}" cx="{n(x)}" cy="{n(y)}" r="3.5"/>')
 
     def svg(self, height: float, title: str, name: str) -> Markup:
         """The drawing, one unit a CSS pixel."""
-        layers = "".join([*self._boxes, *self._back, *self._lines, *self._front])
+        self._draw()
+        layers = "".join([*self._boxes, *self._back, *self._lines, *self._marks, *self._front])
         size = f'viewBox="0 0 {n(self.width)} {n(height)}" width="{n(self.width)}" height="{n(height)}"'
         return Markup(f'<svg class="{name}" {size} role="group" aria-label="{escape(title)}">{layers}</svg>')
 
@@ -191,12 +202,37 @@ def _named(text: str) -> str:
 
 
 def _rounded(points: Sequence[Point], radius: float = 9) -> str:
-    parts = [f"M{n(points[0][0])} {n(points[0][1])}"]
+    """A path with rounded corners, each step told from the end of the last: like lines are like text, and pack well."""
+    at = _tenths(points[0])
+    parts = [f"M{_n(at[0])}{_n(at[1], True)}"]
     for before, here, after in zip(points, points[1:], points[2:], strict=False):
-        start, end = _towards(here, before, radius), _towards(here, after, radius)
-        parts.append(f"L{n(start[0])} {n(start[1])}Q{n(here[0])} {n(here[1])} {n(end[0])} {n(end[1])}")
-    parts.append(f"L{n(points[-1][0])} {n(points[-1][1])}")
-    return "".join(parts)
+        start, corner, end = (_tenths(p) for p in (_towards(here, before, radius), here, _towards(here, after, radius)))
+        turn = f"q{_step(start, corner)}{_step(start, end, True)}"
+        parts.append(_to(at, start) + turn)
+        at = end
+    return "".join([*parts, _to(at, _tenths(points[-1]))])
+
+
+def _tenths(point: Point) -> tuple[int, int]:
+    return round(point[0] * 10), round(point[1] * 10)
+
+
+def _to(at: tuple[int, int], end: tuple[int, int]) -> str:
+    """A straight step of a path, in tenths."""
+    if at == end:
+        return ""
+    if at[1] == end[1]:
+        return f"h{_n(end[0] - at[0])}"
+    return f"v{_n(end[1] - at[1])}" if at[0] == end[0] else f"l{_step(at, end)}"
+
+
+def _step(at: tuple[int, int], end: tuple[int, int], more: bool = False) -> str:
+    return _n(end[0] - at[0], more) + _n(end[1] - at[1], True)
+
+
+def _n(tenths: int, more: bool = False) -> str:
+    """A number of tenths in a path; ``more``: behind another, which a minus parts from it as well as a space."""
+    return (" " if more and tenths >= 0 else "") + n(tenths / 10)
 
 
 def _towards(origin: Point, target: Point, distance: float) -> Point:
@@ -207,6 +243,8 @@ def _towards(origin: Point, target: Point, distance: float) -> Point:
 
 
 def _head(before: Point, tip: Point) -> str:
+    """An arrow's head."""
     bx, by = _towards(tip, before, 6)
     px, py = -(tip[1] - by) * 0.55, (tip[0] - bx) * 0.55
-    return f"M{n(tip[0])} {n(tip[1])}L{n(bx + px)} {n(by + py)}L{n(bx - px)} {n(by - py)}Z"
+    at, left, right = _tenths(tip), (bx + px - tip[0], by + py - tip[1]), (-2 * px, -2 * py)
+    return f"M{_n(at[0])}{_n(at[1], True)}l{_step((0, 0), _tenths(left))}l{_step((0, 0), _tenths(right))}z"
