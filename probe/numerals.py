@@ -21,3 +21,8 @@ def number(value: float, digits: int | None = 4) -> str:
         return f"{value:,.0f}" if abs(value) >= GROUPED else str(value)
     text = repr(value) if digits is None else f"{value:.{digits}g}"
     return re.sub(r"e([-+])0*", lambda power: "e" + power[1].replace("+", ""), text)
+
+
+def unit(value: float, many: str | None) -> str:
+    """A unit as it follows its number: ``blocks``, and ``block`` after one; nothing where there is none."""
+    return (many or "").removesuffix("s") if value == 1 else many or ""

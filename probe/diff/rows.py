@@ -13,6 +13,7 @@ from typing import Any
 
 from probe.diff.numbers import NOISE, neighbours, same
 from probe.diff.words import blocks_or_all, code, shown
+from probe.numerals import unit
 
 Row = dict[str, Any]
 
@@ -193,7 +194,7 @@ FACTS = Kind(
     "Facts",
     (lambda row: row["name"],),
     lambda row: row["label"],
-    lambda row: f"{row['value']:g}{' ' + row['unit'] if row.get('unit') else ''}",
+    lambda row: f"{row['value']:g} {unit(row['value'], row.get('unit'))}".rstrip(),
     lambda row: _but(row, "name", "label", "statement"),
     lambda row: {} if _of_kernels(row) else _of("label", "statement")(row),
     {"value": _fact_value},

@@ -6,6 +6,7 @@ how records are made or worded, it is not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ COMMITS = 20
 """Commits that are told at most."""
 LINES = 12
 """Changes that are told of a family in one commit; the others are counted."""
+SHARED = 10
+"""Families from which on a change that is the same in each is told once for all of them."""
+OPEN = 8
+"""Families of one commit that stand open on the page; more are folded."""
 READ = 3000
 """Changed records that are read at most, so that a site is built in bounded time."""
 
@@ -37,7 +42,14 @@ class ChangedFamily:
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that changed facts. ``added``, ``lost``: titles of families."""
+    """A commit that changed facts.
+
+    Attributes:
+        added: titles of families; so ``lost``.
+        shared: changes that are the same in many families, and in how many.
+        families: the others, by family.
+        folded: whether these are too many to stand open.
+    """
 
     name: str
     date: str
@@ -45,7 +57,9 @@ class Commit:
     headline: str
     added: list[str]
     lost: list[str]
+    shared: list[tuple[str, int]]
     families: list[ChangedFamily]
+    folded: bool
 
 
 @dataclass(frozen=True)
@@ -114,15 +128,26 @@ def _touched(commit: str) -> int:
 def _commit(name: str, date: str, subject: str, differs: Difference | None, families: set[str]) -> Commit:
     """``differs`` is None for the first commit of all."""
     if differs is None:
-        return Commit(name[:10], date, subject, "The first records.", [], [], [])
-    changed = [_family(key, family, families) for key, family in differs.families.items()]
+        return Commit(name[:10], date, subject, "The first records.", [], [], [], [], False)
+    lines = {key: _lines(family) for key, family in differs.families.items()}
+    count = Counter(sentence for told in lines.values() for sentence in dict(told))
+    shared = [(sentence, families) for sentence, families in count.most_common() if families >= SHARED]
+    once = dict(shared)
+    changed = [
+        _family(key, differs.families[key].title, [line for line in told if line[0] not in once], families)
+        for key, told in lines.items()
+    ]
+    changed = [family for family in changed if family.lines]
     added, lost = ([title for title, _ in titles.values()] for titles in (differs.added, differs.lost))
-    return Commit(name[:10], date, subject, headline(differs), added, lost, changed)
+    return Commit(name[:10], date, subject, headline(differs), added, lost, shared, changed, len(changed) > OPEN)
 
 
-def _family(name: str, family: FamilyDifference, families: set[str]) -> ChangedFamily:
+def _lines(family: FamilyDifference) -> list[tuple[str, str]]:
     lines = [(f"`{checkpoint}` has a record now", "") for checkpoint in family.added]
     lines += [(f"`{checkpoint}` has no record any more", "") for checkpoint in family.lost]
-    lines += [pair for told in sentences(family).values() for pair in told.items()]
+    return lines + [pair for told in sentences(family).values() for pair in told.items()]
+
+
+def _family(name: str, title: str, lines: list[tuple[str, str]], families: set[str]) -> ChangedFamily:
     url = f"../{name}/" if name in families else None
-    return ChangedFamily(family.title, url, lines[:LINES], max(0, len(lines) - LINES))
+    return ChangedFamily(title, url, lines[:LINES], max(0, len(lines) - LINES))

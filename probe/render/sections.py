@@ -9,6 +9,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from probe.numerals import unit
 from probe.render import context as c
 from probe.render.catalog import Family, Stored
 from probe.render.figures import equation
@@ -16,7 +17,7 @@ from probe.render.notes import note, source, to_html
 from probe.render.pictures.views import on_card, on_no_card
 from probe.render.second import second
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import figure, parameters, quirk_id, quirk_url, some_blocks, unit, words
+from probe.render.text import figure, parameters, quirk_id, quirk_url, some_blocks, words
 from probe.schema import Record, Row, Vision
 
 Link = Callable[[str], str]

@@ -146,8 +146,3 @@ def words(name: str) -> str:
 
 def plural(n: int, one: str, many: str | None = None) -> str:
     return f"{n} {one if n == 1 else many or one + 's'}"
-
-
-def unit(value: float, many: str | None) -> str:
-    """A unit as it follows its number: ``blocks``, and ``block`` after one; nothing where there is none."""
-    return (many or "").removesuffix("s") if value == 1 else many or ""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from probe import store
+from probe.render import changelog
 from probe.render.changelog import changes
 from probe.render.templating import render
 from tests.render import fixture
@@ -56,6 +57,17 @@ def test_commits_that_changed_a_fact_are_told(history: Path, monkeypatch: pytest
     assert family.title == "Llama" and family.url == "../llama/" and "`77`" in family.lines[0][0]
     assert page.ends == "Nothing is older."
     assert "<code>77</code>" in render(page)
+
+
+def test_what_many_families_share_is_told_once(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "ROOT", history)
+    monkeypatch.setattr(changelog, "OPEN", 0)
+    [own, *_] = changes(history / "site_src" / "records", {"llama"}).commits
+    assert own.folded and own.families and not own.shared
+    monkeypatch.setattr(changelog, "SHARED", 1)
+    [shared, *_] = changes(history / "site_src" / "records", {"llama"}).commits
+    assert shared.shared == [(sentence, 1) for sentence, _ in own.families[0].lines]
+    assert shared.families == [] and not shared.folded
 
 
 def test_a_shallow_copy_says_that_it_ends(history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from probe.numerals import number
-from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, prose, some_blocks, unit
+from probe.numerals import number, unit
+from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, prose, some_blocks
 
 
 @pytest.mark.parametrize(

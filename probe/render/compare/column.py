@@ -9,6 +9,7 @@ from functools import partial
 from markupsafe import Markup, escape
 from pydantic import BaseModel
 
+from probe.numerals import unit
 from probe.render.catalog import Family, Stored
 from probe.render.diagram.model import Reader
 from probe.render.diagram.pieces import pieces
@@ -18,7 +19,7 @@ from probe.render.naming import in_block
 from probe.render.other_names import by_tool
 from probe.render.places import is_served
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import figure, parameters, row_id, some_blocks, unit, words
+from probe.render.text import figure, parameters, row_id, some_blocks, words
 from probe.schema import Record, Shape, Value, Vision
 from probe.store import file_stem
 
