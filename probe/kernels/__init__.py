@@ -2,5 +2,6 @@
 
 ``python -m probe kernels`` calls both on the arguments that a twin's mixers pass, and keeps what it found in
 ``site_src/kernels.json``. On a machine without a CUDA device the kernels that are written in Triton run in its
-interpreter: their own code, but not a GPU's arithmetic. What is compiled for CUDA alone is told as not measured.
+interpreter: their own code, but not a GPU's arithmetic. What is compiled for CUDA alone is told as not
+measured; where its package has the same function in PyTorch too, that is called, and told as such.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 from collections.abc import Iterable
 
 from probe import jobs, registry, store
@@ -47,6 +48,7 @@ def kernels(given: list[str]) -> int:
         )
     _require_packages()
     jobs.prepare(jobs.Options(offline=True))
+    os.environ["USE_HUB_KERNELS"] = "NO"  # else transformers wraps what is watched where `kernels` is installed
     with Bar(1, "loading the libraries") as start:
         on_cuda = jobs.heavy("torch").cuda.is_available()
         if not on_cuda:
@@ -89,8 +91,8 @@ def _require_packages() -> None:
     missing = [NEEDED[name] for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ProbeError(
-            f"The kernels are in packages that are not installed here ({', '.join(missing)}): install the `kernels` "
-            "extra, as the README says under Commands."
+            f"The kernels are in packages that are not installed here ({', '.join(missing)}): `scripts/kernels` runs "
+            "this command in an environment that has them."
         )
     if any(found.name == REGISTERS for found in importlib.metadata.distributions()):
         raise ProbeError(

@@ -32,30 +32,108 @@ class Worst:
 
 
 @dataclass
-class Beside:
-    """A function of transformers, watched: each call runs its PyTorch code, and the other function on copies.
+class Theirs:
+    """A function of the package, and what its calls came to, by the forward that made them.
 
     Attributes:
-        other: the package's function; None where it cannot run.
+        function: None where it cannot run.
         reason: why it cannot, a clause.
+        stopped: why no further call was made, a clause.
+    """
+
+    function: Function | None
+    reason: str | None = None
+    calls: dict[During, int] = field(default_factory=dict)
+    worst: dict[During, dict[str, Worst]] = field(default_factory=dict)
+    dtypes: dict[During, str] = field(default_factory=dict)
+    stopped: dict[During, str] = field(default_factory=dict)
+
+    def why_not(self, during: During) -> str | None:
+        """Why nothing was compared; None where something was."""
+        return self.reason if self.function is None else self.stopped.get(during)
+
+    def compare(self, during: During, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Calls the function on arguments of its own, unless a call stopped before; whether all went well."""
+        if self.function is None or during in self.stopped:
+            return False
+        try:
+            found = self.function(*args, **_known(self.function, kwargs))
+            self._keep(during, [*_returned(call.result, found), *call.changed({**call.named(args), **kwargs})])
+        except Exception as error:
+            self.stopped[during] = f"the call stopped with an error ({words(error)})"
+            return False
+        self.calls[during] = self.calls.get(during, 0) + 1
+        return True
+
+    def _keep(self, during: During, pairs: list[tuple[str, Any, Any]]) -> None:
+        for name, ours, theirs in pairs:
+            if not isinstance(theirs, torch.Tensor) or theirs.shape != ours.shape:
+                raise ValueError(f"{name} has another shape")
+            apart = float((ours.double() - theirs.double()).abs().max())
+            if not math.isfinite(apart):
+                raise ValueError(f"{name} has numbers that are not finite")
+            worst = self.worst.setdefault(during, {}).setdefault(name, Worst())
+            worst.apart = max(worst.apart, apart)
+            worst.largest = max(worst.largest, float(ours.double().abs().max()))
+            self.dtypes.setdefault(during, str(ours.dtype).removeprefix("torch."))
+
+    def told(self, during: During) -> dict[str, Any]:
+        """Keys of a comparison: how many calls there were, and how far apart their numbers were."""
+        differences = [
+            Difference(of=name, apart=one_digit(worst.apart, up=True), largest=digits(worst.largest, 2))
+            for name, worst in self.worst[during].items()
+        ]
+        return {"calls": self.calls[during], "dtype": self.dtypes[during], "differences": differences}
+
+
+@dataclass
+class Call:
+    """One call of the PyTorch code.
+
+    Attributes:
+        names: of its parameters.
+        given: its arguments by name, as it left them.
+        before: those of them that are tensors, as they were.
+        result: what it gave.
+    """
+
+    names: list[str]
+    given: dict[str, Any]
+    before: dict[str, torch.Tensor]
+    result: Any = None
+
+    def named(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Arguments that are given by place, by name."""
+        return dict(zip(self.names, args, strict=False))
+
+    def changed(self, theirs: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+        """The arguments that either function changed in place, as (name, ours, theirs)."""
+        names = [n for n, old in self.before.items() if not old.equal(self.given[n]) or not old.equal(theirs[n])]
+        return [(name, self.given[name], theirs[name]) for name in names]
+
+
+@dataclass
+class Beside:
+    """A function of transformers, watched: each call runs its PyTorch code, and the package's function on copies.
+
+    Attributes:
+        kernel: the function that transformers runs in its place where it can.
+        reference: the package's own PyTorch version of it, called where the kernel does not run.
         during: which forward runs now.
     """
 
     function: Function
-    other: Function | None
-    reason: str | None = None
+    kernel: Theirs
+    reference: Theirs = field(default_factory=lambda: Theirs(None))
     during: During = "prompt"
-    calls: dict[During, int] = field(default_factory=dict)
-    worst: dict[During, dict[str, Worst]] = field(default_factory=dict)
-    dtypes: dict[During, str] = field(default_factory=dict)
-    failed: dict[During, str] = field(default_factory=dict)
+    called: list[During] = field(default_factory=list)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Calls of the function are compared meanwhile; each returns what the PyTorch code gives."""
         plain = choice(self.function)["torch_function"].cell_contents
-        taken = {*inspect.signature(plain).parameters}
-        taken |= {*inspect.signature(self.other).parameters} if self.other else set()
+        functions = [plain, *(each.function for each in (self.kernel, self.reference) if each.function)]
+        taken = {name for function in functions for name in inspect.signature(function).parameters}
 
         def both(*args: Any, **kwargs: Any) -> Any:
             return self._call(plain, args, kwargs)
@@ -64,64 +142,55 @@ class Beside:
             yield
 
     def _call(self, plain: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        names = [*inspect.signature(plain).parameters]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        copied_args, copied = [_copy(value) for value in args], {name: _copy(value) for name, value in kwargs.items()}
-        before = {name: value.clone() for name, value in given.items() if isinstance(value, torch.Tensor)}
-        result = plain(*args, **_known(plain, kwargs))
-        self.calls[self.during] = self.calls.get(self.during, 0) + 1
-        if result is None:
-            self.failed[self.during] = "transformers has no PyTorch code that gives a result there"
-        elif self.other is not None and self.during not in self.failed:
-            try:
-                found = self.other(*copied_args, **_known(self.other, copied))
-                theirs = {**dict(zip(names, copied_args, strict=False)), **copied}
-                changed = [n for n, old in before.items() if not old.equal(given[n]) or not old.equal(theirs[n])]
-                pairs = [*_returned(result, found), *((name, given[name], theirs[name]) for name in changed)]
-                self._keep(pairs)
-            except Exception as error:
-                self.failed[self.during] = f"the call stopped with an error ({_words(error)})"
-        return result
+        call = Call([*inspect.signature(plain).parameters], {}, {})
+        call.given = {**call.named(args), **kwargs}
+        call.before = {name: value.clone() for name, value in call.given.items() if isinstance(value, torch.Tensor)}
+        copies = [_copies(args, kwargs), _copies(args, kwargs)]
+        call.result = plain(*args, **_known(plain, kwargs))
+        if self.during not in self.called:
+            self.called.append(self.during)
+        for theirs, (copied, named) in zip((self.kernel, self.reference), copies, strict=True):
+            if call.result is None:
+                theirs.stopped[self.during] = "transformers has no PyTorch code that gives a result there"
+            elif theirs.compare(self.during, call, copied, named):
+                break
+        return call.result
 
-    def _keep(self, pairs: list[tuple[str, Any, Any]]) -> None:
-        for name, ours, theirs in pairs:
-            if not isinstance(theirs, torch.Tensor) or theirs.shape != ours.shape:
-                raise ValueError(f"{name} has another shape")
-            apart = float((ours.double() - theirs.double()).abs().max())
-            if not math.isfinite(apart):
-                raise ValueError(f"{name} has numbers that are not finite")
-            worst = self.worst.setdefault(self.during, {}).setdefault(name, Worst())
-            worst.apart = max(worst.apart, apart)
-            worst.largest = max(worst.largest, float(ours.double().abs().max()))
-            self.dtypes.setdefault(self.during, str(ours.dtype).removeprefix("torch."))
+    def found(self, stopped: str | None = None) -> list[Comparison]:
+        """What the calls came to, by what called the function; one entry with a reason where nothing did.
 
-    def found(self) -> list[Comparison]:
-        """What the calls came to, by what called the function; one entry with a reason where nothing did."""
+        Args:
+            stopped: why the forwards did not end, a clause; None where they did.
+        """
         held = stand_in(self.function)
         assert held is not None
         names = {"function": self.function.__name__, "package": held.package, "stand_in": held.function}
-        if not self.calls:
-            reason = "in eval mode neither a prompt nor a step with a cache calls the PyTorch function"
+        if not self.called:
+            reason = stopped or "in eval mode neither a prompt nor a step with a cache calls the PyTorch function"
             return [Comparison(**names, during=None, calls=0, reason=reason)]
-        return [self._comparison(names, during) for during in self.calls]
+        return [Comparison(**names, during=during, **self._told(during)) for during in self.called]
 
-    def _comparison(self, names: dict[str, str], during: During) -> Comparison:
-        reason = self.reason if self.other is None else self.failed.get(during)
-        if reason is not None:
-            return Comparison(**names, during=during, calls=0, reason=reason)
-        differences = [
-            Difference(of=name, apart=one_digit(worst.apart, up=True), largest=digits(worst.largest, 2))
-            for name, worst in self.worst[during].items()
-        ]
-        return Comparison(
-            **names, during=during, calls=self.calls[during], dtype=self.dtypes[during], differences=differences
-        )
+    def _told(self, during: During) -> dict[str, Any]:
+        reason = self.kernel.why_not(during)
+        if reason is None:
+            return self.kernel.told(during)
+        if self.reference.function is None:
+            return {"calls": 0, "reason": reason}
+        name = self.reference.function.__name__
+        if failed := self.reference.why_not(during):
+            also = "" if failed == reason else f"; of `{name}`, the package's own PyTorch version, {failed}"
+            return {"calls": 0, "reason": reason + also}
+        return {**self.reference.told(during), "reference": name, "reason": reason}
 
 
 def _known(function: Function, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The keyword arguments that a function names, as transformers chooses them."""
     taken = inspect.signature(function).parameters
     return {name: value for name, value in kwargs.items() if name in taken}
+
+
+def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(_copy(value) for value in args), {name: _copy(value) for name, value in kwargs.items()}
 
 
 def _copy(value: Any) -> Any:
@@ -143,5 +212,6 @@ def _returned(ours: Any, theirs: Any) -> list[tuple[str, Any, Any]]:
     return [(name, a, b) for name, a, b in zip(RETURNED, mine, other, strict=False) if isinstance(a, torch.Tensor)]
 
 
-def _words(error: Exception) -> str:
+def words(error: Exception) -> str:
+    """An error's class and message on one line, at most 200 characters."""
     return f"{type(error).__name__}: {error}".replace("\n", " ").strip(": ")[:200]

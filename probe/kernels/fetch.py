@@ -1,11 +1,17 @@
-"""Another package's function, imported from where transformers looks for it, or why it is not there."""
+"""Another package's function, imported from where transformers looks for it, or why it is not there.
+
+Beside it stands the package's own PyTorch version of the function, where it has one: that runs on any device.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -17,10 +23,16 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Fetched:
-    """Exactly one of the two is None. ``reason``: a clause that says what stands against it."""
+    """Exactly one of ``function`` and ``reason`` is None.
+
+    Attributes:
+        reason: a clause that says what stands against the function.
+        reference: the package's own PyTorch version of the function, called as the function is; None where it has none.
+    """
 
     function: Function | None = None
     reason: str | None = None
+    reference: Function | None = None
 
 
 def fetch(package: str, name: str) -> Fetched:
@@ -35,11 +47,15 @@ def fetch(package: str, name: str) -> Fetched:
     try:
         module = _module(package, inner)
     except ImportError as error:
-        if error.name and "cuda" in error.name:
-            return Fetched(reason=f"`{error.name}` is needed, which is compiled for CUDA devices and was not there")
+        if _compiled(error):
+            opened = _uncompiled(package, inner)
+            reason = f"`{error.name}` is needed, which is compiled for CUDA devices and was not there"
+            return Fetched(reason=reason, reference=_reference(getattr(opened, name, None)))
         return Fetched(reason=f"`{package}` could not be imported ({error})")
     found = getattr(module, name, None)
-    return Fetched(found) if found is not None else Fetched(reason=f"the package `{package}` has no such function")
+    if found is None:
+        return Fetched(reason=f"the package `{package}` has no such function")
+    return Fetched(found, reference=_reference(found))
 
 
 def _module(package: str, inner: str | None) -> ModuleType:
@@ -58,3 +74,65 @@ def _module(package: str, inner: str | None) -> ModuleType:
         finally:
             del sys.modules[package]
     return importlib.import_module(f"{package}.{inner}") if inner else whole
+
+
+def _compiled(error: ImportError) -> bool:
+    """Whether what could not be imported is a part that is compiled for CUDA devices."""
+    return bool(error.name and "cuda" in error.name)
+
+
+@functools.cache
+def _uncompiled(package: str, inner: str | None) -> ModuleType | None:
+    """The module with empty ones in place of the compiled parts that it asks for, once: it may register operators.
+
+    Nothing of it stays imported, so that it is not found by whoever could take it for whole. None where it cannot be
+    imported so either.
+    """
+    parts: dict[str, ModuleType] = {}
+    while True:
+        try:
+            with _apart(package, parts):
+                return _module(package, inner)
+        except ImportError as error:
+            if not _compiled(error) or error.name in parts:
+                return None
+            parts[str(error.name)] = ModuleType(str(error.name))
+
+
+@contextmanager
+def _apart(package: str, parts: dict[str, ModuleType]) -> Iterator[None]:
+    """The package is imported anew meanwhile, with these modules beside it; then all is as it was."""
+
+    def owned() -> list[str]:
+        return [name for name in sys.modules if name.partition(".")[0] == package or name in parts]
+
+    before = {name: sys.modules.pop(name) for name in owned()}
+    sys.modules.update(parts)
+    try:
+        yield
+    finally:
+        for name in owned():
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
+def _reference(function: Function | None) -> Function | None:
+    """The PyTorch version that the function's own module has of it, by the name that these packages give it.
+
+    It takes what the function takes, in the function's order: the two may name their parameters in another one.
+    """
+    if function is None:
+        return None
+    beside = getattr(inspect.unwrap(function), "__globals__", {})
+    names = (f"{name}_ref" for name in (function.__name__, function.__name__.removesuffix("_fn")))
+    found = next((beside[name] for name in names if callable(beside.get(name))), None)
+    if found is None:
+        return None
+
+    @functools.wraps(found)
+    def reference(*args: Any, **kwargs: Any) -> Any:
+        return found(**signature.bind(*args, **kwargs).arguments)
+
+    signature = inspect.signature(function)
+    reference.__signature__ = signature  # type: ignore[attr-defined]
+    return reference

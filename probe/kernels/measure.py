@@ -16,7 +16,7 @@ from probe.checkpoints import Target, factory, load, targets
 from probe.derive.kernels import stand_in
 from probe.experiments.recurrence_code import named_in
 from probe.experiments.stepping import CACHES
-from probe.kernels.compare import Beside, Function
+from probe.kernels.compare import Beside, Function, Theirs, words
 from probe.kernels.fetch import Fetched, fetch
 from probe.schema import Provenance
 from probe.schema.kernels import Comparison, KernelResults
@@ -40,14 +40,18 @@ def twin(target: Target, device: str = "cpu", fetch: Fetch = fetch) -> list[Comp
         held = stand_in(function)
         assert held is not None
         found = fetch(held.package, held.function)
-        watched.append(Beside(function, found.function, found.reason))
+        watched.append(Beside(function, Theirs(found.function, found.reason), Theirs(found.reference)))
     if not watched:
         return []
-    with contextlib.ExitStack() as stack, torch.no_grad():
+    with contextlib.ExitStack() as stack, torch.no_grad(), _full_float32():
         for beside in watched:
             stack.enter_context(beside.watching())
-        _prompt_and_step(module, watched)
-    return [comparison for beside in watched for comparison in beside.found()]
+        stopped = None
+        try:
+            _prompt_and_step(module, watched)
+        except Exception as error:
+            stopped = f"the twin's own forward stopped with an error ({words(error)})"
+    return [comparison for beside in watched for comparison in beside.found(stopped)]
 
 
 def functions(module: torch.nn.Module) -> list[Function]:
@@ -58,6 +62,12 @@ def functions(module: torch.nn.Module) -> list[Function]:
             if stand_in(function) is not None:
                 found.setdefault(function.__name__, function)
     return [found[name] for name in sorted(found)]
+
+
+def _full_float32() -> contextlib.AbstractContextManager[None]:
+    """PyTorch's convolutions keep all bits of float32 meanwhile: by default a CUDA device drops 13 of them (TF32)."""
+    cudnn = torch.backends.cudnn
+    return cudnn.flags(cudnn.enabled, cudnn.benchmark, cudnn.benchmark_limit, cudnn.deterministic, allow_tf32=False)
 
 
 def _prompt_and_step(module: Any, watched: Iterable[Beside]) -> None:

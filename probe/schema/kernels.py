@@ -32,7 +32,11 @@ class Comparison(Part):
     calls: int = Field(description="how many calls were compared")
     dtype: str | None = Field(None, description="of what the PyTorch code gave")
     differences: list[Difference] = []
-    reason: str | None = Field(None, description="why nothing was compared; null where something was")
+    reference: str | None = Field(
+        None,
+        description="the package's own PyTorch version of its function, called because the function itself could not run: `calls` and `differences` are of this one, and say nothing of a kernel; null where the function itself ran, or neither",
+    )
+    reason: str | None = Field(None, description="why the function was not compared; null where it was")
 
 
 class KernelResults(Part):

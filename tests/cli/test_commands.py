@@ -21,6 +21,7 @@ from probe.errors import ProbeError
 from probe.guide import results as guide
 from probe.kernels import results as kernels
 from probe.kernels.command import NEEDED
+from probe.kernels.command import kernels as kernels_command
 from tests.cli.conftest import World
 from tests.conftest import ROOT
 
@@ -273,18 +274,28 @@ def test_constraints_pin_every_dependency() -> None:
         assert "==" in requirement or name.lower() in pinned, requirement
 
 
-@pytest.mark.parametrize(("extra", "options"), [("real", "--no-deps"), ("kernels", "--no-deps --no-build-isolation")])
-def test_the_readme_installs_what_an_extra_names(extra: str, options: str) -> None:
+def test_the_readme_installs_what_an_extra_names() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     text = (ROOT / "README.md").read_text().replace("\\\n", "")
-    (command,) = re.findall(rf"^pip install {options} +(\w.+)$", text, re.M)
+    (command,) = re.findall(r"^pip install --no-deps +(\w.+)$", text, re.M)
     words = subprocess.run(["bash", "-c", f"printf '%s\n' {command}"], capture_output=True, text=True, check=True)
-    assert sorted(words.stdout.split()) == sorted(extras[extra])
+    assert sorted(words.stdout.split()) == sorted(extras["real"])
 
 
 def test_the_command_kernels_names_what_its_extra_installs() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {name.partition("==")[0] for name in extras["kernels"]} == {*NEEDED.values()}
+
+
+def test_the_command_kernels_has_transformers_leave_what_it_watches_unwrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def heavy(module: str) -> None:
+        raise ProbeError(f"USE_HUB_KERNELS={os.environ['USE_HUB_KERNELS']}")
+
+    monkeypatch.setenv("USE_HUB_KERNELS", "YES")
+    monkeypatch.setattr("probe.kernels.command._require_packages", lambda: None)
+    monkeypatch.setattr("probe.jobs.heavy", heavy)
+    with pytest.raises(ProbeError, match="=NO"):
+        kernels_command(["mamba2"])
 
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(world: World) -> None:

@@ -18,9 +18,10 @@ from transformers.models.mamba import modeling_mamba
 from transformers.models.mamba2 import modeling_mamba2
 from transformers.models.qwen3_next import modeling_qwen3_next
 
-from probe.experiments.recurrence_code import choice
+from probe.experiments.recurrence_code import choice, chosen
 from probe.kernels import measure, results
 from probe.kernels.fetch import Fetched, fetch
+from probe.kernels.fetch import _uncompiled as module_behind
 from probe.schema.kernels import Comparison
 from tests.conftest import ROOT
 
@@ -54,8 +55,30 @@ def planted(change: Change) -> measure.Fetch:
     return look
 
 
+def referenced(change: Change, function: Fetched | None = None) -> measure.Fetch:
+    """A package that has `function`, or none, and a PyTorch version of it that is planted as :func:`planted` says."""
+    look = planted(change)
+
+    def fetched(package: str, name: str) -> Fetched:
+        found = look(package, name)
+        if found.function is not None:
+            found.function.__name__ = f"{name}_ref"
+        return Fetched(function, None if function else "it is compiled", reference=found.function)
+
+    return fetched
+
+
 def same(found: tuple[Any, ...]) -> Any:
     return found[1] if len(found) == 2 else found[1:]
+
+
+def off(found: tuple[Any, ...]) -> Any:
+    return (found[1] + 0.45, *found[2:]) if len(found) > 2 else found[1] + 0.45
+
+
+def broken(hidden_states: torch.Tensor, *_: Any, **__: Any) -> None:
+    hidden_states.fill_(float("nan"))
+    raise ZeroDivisionError("planted")
 
 
 def compared(family: str, look: measure.Fetch) -> dict[str, Comparison]:
@@ -79,10 +102,10 @@ def test_the_same_code_is_not_apart_and_other_numbers_are_by_as_much_as_they_dif
     family: str, functions: dict[str, str]
 ) -> None:
     right = compared(family, planted(same))
-    off = compared(family, planted(lambda found: (found[1] + 0.45, *found[2:]) if len(found) > 2 else found[1] + 0.45))
+    wrong = compared(family, planted(off))
     for name, during in functions.items():
         assert apart(right[name]) == {"output": 0, "state": 0}
-        assert apart(off[name]) == {"output": 0.5, "state": 0}
+        assert apart(wrong[name]) == {"output": 0.5, "state": 0}
         assert (right[name].during, right[name].dtype) == (during, "float32")
         blocks = 2 if family == "qwen3_next" else 3
         assert right[name].calls == blocks and all(each.largest > 0 for each in right[name].differences)
@@ -94,11 +117,11 @@ def test_a_state_that_is_changed_in_place_is_compared_and_the_twins_own_is_left_
         return same(found)
 
     function = "mamba2_selective_state_update"
-    right, off = compared("mamba2", planted(same)), compared("mamba2", planted(other))
+    right, wrong = compared("mamba2", planted(same)), compared("mamba2", planted(other))
     assert apart(right[function]) == {"output": 0, "state": 0}
-    assert apart(off[function]) == {"output": 0, "state": 2.0} and off[function].during == "step"
-    assert right[function].differences[1].largest == off[function].differences[1].largest
-    changed = apart(off["mamba2_chunk_scan"])  # an argument that the PyTorch code leaves as it is
+    assert apart(wrong[function]) == {"output": 0, "state": 2.0} and wrong[function].during == "step"
+    assert right[function].differences[1].largest == wrong[function].differences[1].largest
+    changed = apart(wrong["mamba2_chunk_scan"])  # an argument that the PyTorch code leaves as it is
     assert changed == {"output": 0, "state": 0, "hidden_states": 2.0}
 
 
@@ -129,20 +152,84 @@ def test_results_that_cannot_be_compared_are_told(change: Change, said: str) -> 
     assert said in (found.reason or "") and not found.differences
 
 
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [(None, "it is compiled"), (Fetched(broken), "the call stopped with an error (ZeroDivisionError: planted)")],
+)
+def test_where_the_kernel_cannot_run_the_packages_own_pytorch_version_is_called_and_told_apart(
+    function: Fetched | None, reason: str
+) -> None:
+    kernel = function.function if function else None
+    right, wrong = (compared("mamba", referenced(change, kernel)) for change in (same, off))
+    for found, by in ((right["mamba_selective_scan"], 0), (wrong["mamba_selective_scan"], 0.5)):
+        assert (found.reference, found.reason, found.calls) == ("selective_scan_fn_ref", reason, 3)
+        assert {difference.of: difference.apart for difference in found.differences} == {"output": by, "state": 0}
+    assert right["causal_conv1d_fn"].reference is None and not right["causal_conv1d_fn"].differences
+
+
+def test_where_the_kernel_ran_its_pytorch_version_is_not_called() -> None:
+    called = []
+
+    def reference(*_: Any, **__: Any) -> None:
+        called.append(1)
+
+    def look(package: str, name: str) -> Fetched:
+        found = planted(off)(package, name)
+        return Fetched(found.function, reference=reference) if found.function else found
+
+    found = compared("mamba2", look)["mamba2_chunk_scan"]
+    assert found.reference is None and apart(found) == {"output": 0.5, "state": 0} and not called
+
+
+def test_a_pytorch_version_that_stops_is_told_with_what_stands_against_the_kernel() -> None:
+    found = compared("mamba2", lambda package, name: Fetched(reason="it is compiled", reference=broken))
+    said = found["mamba2_chunk_scan"]
+    assert not said.differences and said.reference is None and not said.calls
+    assert said.reason == (
+        "it is compiled; of `broken`, the package's own PyTorch version, the call stopped with an error "
+        "(ZeroDivisionError: planted)"
+    )
+
+
+def test_the_pytorch_code_runs_in_full_float32_where_transformers_chose_the_kernel() -> None:
+    """As on a CUDA device: the package was there when transformers was imported, and cuDNN would round to TF32."""
+    function = modeling_mamba2.mamba2_chunk_scan
+    rounding = []
+
+    def noted(found: tuple[Any, ...]) -> Any:
+        rounding.append(torch.backends.cudnn.allow_tf32)
+        return off(found)
+
+    assert torch.backends.cudnn.allow_tf32
+    chose = {"implementation": broken, "applicable_params": ("hidden_states",), "is_new_implementation": True}
+    with chosen(function, **chose):
+        found = compared("mamba2", planted(noted))["mamba2_chunk_scan"]
+        assert choice(function)["implementation"].cell_contents is broken
+    assert apart(found) == {"output": 0.5, "state": 0} and {*rounding} == {False}
+    assert torch.backends.cudnn.allow_tf32
+
+
 @pytest.mark.parametrize("family", ["mamba2", "qwen3_next"])
 def test_the_committed_numbers_are_of_the_calls_that_the_twins_make(family: str) -> None:
     kept = results.committed()
     assert kept is not None
-    calls = {
-        name: (each.during, each.calls, each.dtype, [(d.of, d.largest) for d in each.differences])
-        for name, each in compared(family, planted(same)).items()
-        if each.reason is None
-    }
-    assert calls == {
-        each.function: (each.during, each.calls, each.dtype, [(d.of, d.largest) for d in each.differences])
-        for each in kept.families[family]["tiny"]
-        if each.reason is None
-    }
+    calls = {name: each for name, each in compared(family, planted(same)).items() if each.reason is None}
+    committed = {each.function: each for each in kept.families[family]["tiny"] if each.function in calls}
+    assert calls.keys() == committed.keys()
+    for name, each in committed.items():
+        ours = calls[name]
+        assert (each.during, each.calls, each.dtype) == (ours.during, ours.calls, ours.dtype)
+        largest = {difference.of: difference.largest for difference in ours.differences}
+        assert {d.of: d.largest for d in each.differences} == pytest.approx(largest, rel=0.1)  # a GPU rounds otherwise
+
+
+def test_a_twin_whose_forward_stops_costs_no_other_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_another_device(*_: Any) -> None:
+        raise RuntimeError("planted: on two devices")
+
+    monkeypatch.setattr(measure, "_prompt_and_step", on_another_device)
+    reasons = {each.reason for each in compared("mamba2", planted(same)).values()}
+    assert reasons == {"the twin's own forward stopped with an error (RuntimeError: planted: on two devices)"}
 
 
 def test_what_is_not_called_or_not_there_has_a_reason() -> None:
@@ -150,6 +237,15 @@ def test_what_is_not_called_or_not_there_has_a_reason() -> None:
     assert "neither a prompt nor a step" in (found["mamba_inner_fn"].reason or "") and not found["mamba_inner_fn"].calls
     assert found["causal_conv1d_fn"].reason == "none was planted" and found["causal_conv1d_fn"].during == "prompt"
     assert apart(found["mamba_selective_scan"])["output"] == 0
+
+
+SCAN = """
+import planted_cuda
+from planted_kernels.ops.step import step
+def inner_scan_fn(x, y, z=None, w=None): planted_cuda.run()
+def inner_scan_ref(x, z=None, y=None): return x, y, z, step
+"""
+"""A function that runs a compiled part, and a PyTorch version of it that lacks a parameter and has others' order."""
 
 
 @pytest.fixture
@@ -160,11 +256,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "__init__.py").write_text("import planted_cuda\ndef scan(x): ...\n")
     (folder / "ops" / "__init__.py").write_text("")
     (folder / "ops" / "step.py").write_text("from planted_kernels.ops import __name__ as above\ndef step(x): ...\n")
-    (folder / "ops" / "scan.py").write_text("import planted_cuda\n")
-    paths = {"step": "ops.step", "inner_scan": "ops.scan", "lost": "ops.step"}
+    (folder / "ops" / "scan.py").write_text(SCAN)
+    paths = {"step": "ops.step", "inner_scan_fn": "ops.scan", "lost": "ops.step"}
     for name, path in paths.items():
         monkeypatch.setitem(hub_kernels._KERNELS_INTERNAL_PATH_MAPPINGS, name, path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    module_behind.cache_clear()
     yield folder
     for name in [name for name in sys.modules if name.startswith("planted_kernels")]:
         del sys.modules[name]
@@ -177,11 +274,24 @@ def test_a_function_is_found_behind_opening_code_that_fails(package: Path) -> No
     assert fetch("planted_kernels", "step").function is found.function
 
 
+def test_a_pytorch_version_is_found_behind_a_compiled_part_that_is_missing(package: Path) -> None:
+    before = fetch("planted_kernels", "step").function
+    imported = {name for name in sys.modules if name.startswith("planted")}
+    found = fetch("planted_kernels", "inner_scan_fn")
+    assert found.function is None and found.reference is not None and found.reference.__name__ == "inner_scan_ref"
+    assert found.reference(1, 2, z=3)[:3] == (1, 2, 3)  # as the function is called
+    with pytest.raises(TypeError, match="w"):
+        found.reference(1, 2, w=3)  # which the version does not know
+    assert {name for name in sys.modules if name.startswith("planted")} == imported
+    assert fetch("planted_kernels", "step").function is before
+    assert fetch("planted_kernels", "step").reference is None and fetch("planted_kernels", "scan").reference is None
+
+
 @pytest.mark.parametrize(
     ("package_name", "name", "said"),
     [
         ("planted_kernels", "scan", "`planted_cuda` is needed, which is compiled for CUDA devices"),
-        ("planted_kernels", "inner_scan", "`planted_cuda` is needed, which is compiled for CUDA devices"),
+        ("planted_kernels", "inner_scan_fn", "`planted_cuda` is needed, which is compiled for CUDA devices"),
         ("planted_kernels", "lost", "the package `planted_kernels` has no such function"),
         ("no_such_kernels", "step", "the package `no_such_kernels` was not installed"),
     ],

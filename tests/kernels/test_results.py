@@ -46,14 +46,28 @@ def test_the_file_holds_every_twin_that_has_such_functions(family: str) -> None:
 def test_each_function_has_numbers_or_a_reason() -> None:
     assert FOUND is not None and FOUND.provenance.transformers == metadata.version("transformers")
     for each in (each for twins in FOUND.families.values() for compared in twins.values() for each in compared):
-        assert (each.reason is None) == bool(each.differences) == bool(each.calls)
+        ran = each.reason is None or each.reference is not None
+        assert ran == bool(each.differences) == bool(each.calls)
+        assert FOUND.ran == "cuda" or "stopped with an error" not in (each.reason or "")
 
 
-def test_the_kernels_that_ran_computed_what_the_pytorch_code_does() -> None:
-    """Each to within float32's rounding of many sums: had the arguments been taken otherwise, they would be far off."""
+def test_what_ran_computed_what_the_pytorch_code_does() -> None:
+    """Each to within float32's rounding of many sums, or a GPU's TF32: arguments taken otherwise would be far off."""
     assert FOUND is not None
-    ran = [d for f in FOUND.families.values() for t in f.values() for each in t for d in each.differences]
-    assert ran and max(each.apart / each.largest for each in ran) < 1e-5
+    ran = [(each, d) for f in FOUND.families.values() for t in f.values() for each in t for d in each.differences]
+    assert any(each.reference is None for each, _ in ran)
+    for each, difference in ran:
+        most = 1e-2 if FOUND.ran == "cuda" and each.reference is None else kernels.ROUNDING
+        assert difference.apart <= most * difference.largest, each
+
+
+def test_without_a_device_what_is_compiled_has_its_pytorch_version() -> None:
+    """Of Mamba-1 the scan of a prompt too, whose kernel is no Triton."""
+    assert FOUND is not None
+    compared = [e for f in FOUND.families.values() for t in f.values() for e in t if e.during and e.reason]
+    assert FOUND.ran == "cuda" or {each.reference for each in compared} == {
+        "causal_conv1d_ref", "causal_conv1d_update_ref", "selective_scan_ref",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", ['{"ran": "abacus"}', "[]", "{"])
@@ -101,7 +115,7 @@ def test_a_page_tells_how_far_apart_and_on_what_it_ran() -> None:
     assert "transformers runs its selective_state_update in place of mamba2_selective_state_update. Called" in said
     assert "Triton's interpreter on a CPU, not on a GPU (mamba_ssm 2.3, triton 3.9)" in said
     on_device = told(made(numbers(SCAN, "prompt", 4e-6, 0.0), ran="cuda", device="Planted 100"))
-    assert "ran on Planted 100: mamba_ssm 2.3" in on_device and "interpreter" not in on_device
+    assert "ran on Planted 100 (mamba_ssm 2.3, triton 3.9)" in on_device and "interpreter" not in on_device
 
 
 def test_a_page_tells_why_there_is_no_number() -> None:
@@ -116,19 +130,38 @@ def test_a_page_tells_why_there_is_no_number() -> None:
     assert told(None) == told(made()) == "How far its numbers are apart was not measured."
 
 
+def test_a_page_tells_what_a_pytorch_version_shows_and_what_it_leaves_open() -> None:
+    reason = "`planted_cuda` is needed"
+    scan = numbers(SCAN, "prompt", 3e-5, 0.0).model_copy(update={"reason": reason, "reference": "scan_ref"})
+    step = numbers(STEP, "step", 0.0, 0.0).model_copy(update={"reason": reason, "reference": "update_ref"})
+    said = told(made(scan, step))
+    assert (
+        "was not measured: planted_cuda is needed. The package (mamba_ssm 2.3) also has a PyTorch version of "
+        "mamba_chunk_scan_combined, scan_ref. Called on the same float32 arguments of a prompt, it gives the output to "
+        "within 3e-5 (numbers up to 30) and the state exactly"
+    ) in said
+    assert "a PyTorch version of selective_state_update, update_ref. Called on" in said
+    assert said.count("does, to within rounding. Whether a kernel that was not run keeps to") == 1
+    assert "interpreter" not in said  # no kernel ran
+    far = numbers(SCAN, "prompt", 0.5, 0.0).model_copy(update={"reason": reason, "reference": "scan_ref"})
+    said = told(made(far, step))
+    assert "more than rounding lies between the code of transformers and scan_ref. Whether" in said
+    assert "to within rounding" not in said
+
+
 def test_the_pages_have_the_committed_numbers() -> None:
-    text = plain(committed("mamba2", "tiny"), "know-loading")
-    assert FOUND is not None
-    for each in FOUND.families["mamba2"]["tiny"]:
-        assert f"{each.stand_in}" in text
-    assert "interpreter" in text and "not measured: causal_conv1d_cuda is needed" in text
-    assert "interpreter" not in plain(committed("gemma3_text", "tiny"), "know-loading")
-    text = plain(committed("lfm2", "tiny"), "know-loading")
-    assert "transformers runs its causal_conv1d_fn and causal_conv1d_update; how far their numbers are from" in text
+    for family in ("mamba", "mamba2", "lfm2"):
+        text = plain(committed(family, "tiny"), "know-loading")
+        for each in FOUND.families[family]["tiny"]:
+            assert each.stand_in in text and (each.reference or "") in text
+            assert (each.reason or "").replace("`", "") in text
+    on = "The kernels that were measured ran"
+    assert on in plain(committed("mamba2", "tiny"), "know-loading")
+    assert on not in plain(committed("gemma3_text", "tiny"), "know-loading")
 
 
 def test_the_command_says_what_to_install(tmp_path: Path) -> None:
     look = "import sys; sys.modules['triton'] = None; from probe.cli import main; sys.exit(main(['kernels']))"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2 and "triton" in done.stderr and "install the `kernels` extra" in done.stderr
+    assert done.returncode == 2 and "triton" in done.stderr and "`scripts/kernels` runs" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -282,8 +282,9 @@ def _fused_numbers_told(page: Page) -> bool:
     named = {fact.name.removeprefix("code_of_") for fact in page.run.facts if fact.name.startswith("code_of_")}
     told = [f"{each.reason}.".replace("`", "") for each in found if each.reason]
     told += [figure(difference.apart) for each in found for difference in each.differences if difference.apart]
-    told += [each.stand_in for each in found]
-    on = ["Triton's interpreter on a CPU, not on a GPU"] if any(each.differences for each in found) else []
+    told += [name for each in found for name in (each.stand_in, each.reference) if name]
+    on = ["The kernels that were measured ran"] if any(each.reason is None for each in found) else []
+    on += ["Whether a kernel that was not run keeps to its PyTorch version"] if any(e.reference for e in found) else []
     return named <= {each.function for each in found} and all(part in text for part in [*told, *on])
 
 

@@ -13,6 +13,9 @@ from probe.schema.kernels import Comparison, Difference, KernelResults
 
 CALLED = {"prompt": "a prompt", "step": "one token more with its cache"}
 
+ROUNDING = 1e-5
+"""Largest difference, relative to the largest number, that float32's rounding of many sums explains."""
+
 
 def comparisons(subject: Subject, found: KernelResults | None) -> list[Comparison]:
     """What was compared on the twin that ran behind the page."""
@@ -23,16 +26,21 @@ def comparisons(subject: Subject, found: KernelResults | None) -> list[Compariso
 def beside(subject: Subject, function: str, found: KernelResults | None) -> Markup:
     """What follows the sentence that names what may run in a function's place: how far it is apart, or why not."""
     named = [each for each in comparisons(subject, found) if each.function == function]
-    if not named:
+    if not found or not named:
         return prose("How far its numbers are apart was not measured.")
-    return Markup(" ").join(
-        _apart(each) if each.reason is None else say("How far its numbers are apart was not measured: ") + _why(each)
-        for each in named
-    )
+    said = []
+    for each in named:
+        if each.reason is None:
+            said.append(_apart(each))
+        else:
+            said += [say("How far its numbers are apart was not measured: ") + _why(each), *_references(found, [each])]
+    return Markup(" ").join(said)
 
 
 def others(subject: Subject, told: Sequence[str], found: KernelResults | None) -> list[Markup]:
     """The same of further functions of the model, and on what the kernels ran."""
+    if found is None:
+        return []
     compared = comparisons(subject, found)
     further = [each for each in compared if each.function not in told]
     said = []
@@ -54,9 +62,43 @@ def others(subject: Subject, told: Sequence[str], found: KernelResults | None) -
             "others": listing([code(each.stand_in) for each in same]),
             "which": "its" if len(same) == 1 else "their",
         }
-        said.append(say(text, package=code(package), too=" too" if told else "", **parts) + _why(same[0]))
+        not_measured = say(text, package=code(package), too=" too" if told else "", **parts) + _why(same[0])
+        said.append(Markup(" ").join([not_measured, *_references(found, same)]))
     ran = [each.package for each in compared if each.reason is None]
-    return [*said, *([_where(found, ran)] if found and ran else [])]
+    return [*said, *([_where(found, ran)] if ran else []), *_open(compared)]
+
+
+def _references(found: KernelResults, same: Sequence[Comparison]) -> list[Markup]:
+    """How far a package's own PyTorch versions of its functions are from transformers', where they were called."""
+    said = []
+    for each in same:
+        if each.reference is not None:
+            text = "The package ({package}) also has a PyTorch version of {other}, {reference}. "
+            version = f"{each.package} {found.packages[each.package]}"
+            named = say(text, package=version, other=code(each.stand_in), reference=code(each.reference))
+            said.append(named + _apart(each))
+    return said
+
+
+def _open(compared: Sequence[Comparison]) -> list[Markup]:
+    """What the PyTorch versions show, and what they leave open."""
+    stood_in = [each for each in compared if each.reference is not None]
+    if not stood_in:
+        return []
+    far = [each for each in stood_in if any(d.apart > ROUNDING * d.largest for d in each.differences)]
+    shown = (
+        say(
+            "more than rounding lies between the code of transformers and {references}",
+            references=listing([code(each.reference) for each in far]),
+        )
+        if far
+        else "such PyTorch versions compute what the code of transformers does, to within rounding"
+    )
+    text = (
+        "So on these arguments {shown}. Whether a kernel that was not run keeps to its PyTorch version, and how a GPU "
+        "rounds, is open: on a machine with a CUDA device {command} measures it."
+    )
+    return [say(text, shown=shown, command=code("python -m probe kernels"))]
 
 
 def _apart(each: Comparison) -> Markup:
@@ -79,9 +121,13 @@ def _where(found: KernelResults, packages: Sequence[str]) -> Markup:
     """On what the kernels ran, with the versions of what ran."""
     versions = ", ".join(f"{name} {found.packages[name]}" for name in (*dict.fromkeys(packages), "triton"))
     if found.ran == "cuda":
-        return say("These kernels ran on {device}: {versions}.", device=found.device, versions=versions)
+        text = (
+            "The kernels that were measured ran on {device} ({versions}), the PyTorch code beside them in full float32 "
+            "(without TF32)."
+        )
+        return say(text, device=found.device, versions=versions)
     text = (
-        "These kernels ran in Triton's interpreter on a CPU, not on a GPU ({versions}): it executes the kernels' own "
-        "code, but not a GPU's arithmetic, so what a GPU rounds otherwise is not in these numbers."
+        "The kernels that were measured ran in Triton's interpreter on a CPU, not on a GPU ({versions}): it executes "
+        "their own code, but not a GPU's arithmetic, so what a GPU rounds otherwise is not in these numbers."
     )
     return say(text, versions=versions)
