@@ -29,7 +29,12 @@ with log.open("a") as stream:
 record = pathlib.Path("site_src/records/llama/new--record.json")
 if "--device" in sys.argv:
     record.write_text(next(record.parent.glob("[!n]*.json")).read_text().replace("SmolLM2", "NewLM"))
-sys.exit(int(os.environ.get("FAKE_STATUS", "0")))
+if sys.argv[1:3] == ["-m", "pip"]:
+    log.with_name("built").write_text(str(sorted(name for name in os.environ if "CUDA_BUILD" in name)))
+if "kernels" in sys.argv and "probe" in sys.argv:
+    pathlib.Path("site_src/kernels.json").write_text("new")
+no_device = "torch.cuda" in sys.argv[-1] and "FAKE_DEVICE" not in os.environ
+sys.exit(no_device or int(os.environ.get("FAKE_STATUS", "0")))
 """
 
 
@@ -111,6 +116,33 @@ def test_a_measured_record_becomes_a_pull_request(repository: Repository) -> Non
     asked = repository.said("asked")
     assert asked.startswith("auth\nsetup-git\npr\ncreate\n--base\nmain\n--head\nrecords-1\n")
     assert "has a record now" in asked
+
+
+@pytest.mark.parametrize(
+    ("environment", "left_out"),
+    [({}, ["CAUSAL_CONV1D_SKIP_CUDA_BUILD", "MAMBA_SKIP_CUDA_BUILD"]), ({"FAKE_DEVICE": "1"}, [])],
+)
+def test_kernels_are_measured_in_an_environment_of_their_own_and_become_a_pull_request(
+    repository: Repository, environment: dict[str, str], left_out: list[str]
+) -> None:
+    (repository.folder / "site_src" / "kernels.json").write_text("old")
+    repository.git("add", "--all")
+    repository.git("commit", "-q", "-m", "Kernels")
+    shutil.copytree(repository.home / "venv", repository.home / "venv-kernels")
+    done = repository.run("scripts/kernels", "mamba", **environment)
+    assert done.returncode == 0, done.stderr
+    asked = repository.said("probed").splitlines()
+    [installed] = [line for line in asked if line.startswith("-m pip install")]
+    assert {"--no-deps", "--no-build-isolation"} <= {*installed.split()} and repository.said("built") == str(left_out)
+    assert asked[-1] == "-m probe kernels mamba"
+    assert (repository.home / "venv-kernels" / ".has-kernels").is_file()
+    assert not (repository.home / "venv" / ".has-kernels").is_file()
+
+    repository.git("checkout", "-q", "--", "site_src")
+    done = repository.run("scripts/propose", "build/measured", "main", "records-4")
+    assert done.returncode == 0, done.stderr
+    assert repository.git("show", "origin/records-4:site_src/kernels.json") == "new"
+    assert "The kernels were measured anew" in repository.said("asked")
 
 
 def test_records_that_say_the_same_propose_nothing_and_links_are_refused(repository: Repository) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import shlex
@@ -22,6 +23,7 @@ UNTRUSTED = ["tests.yml"]
 TESTED = {
     ".ci/run": "tests",
     "scripts/gpu": "tests/workflows/test_scripts.py",
+    "scripts/kernels": "tests/workflows/test_scripts.py",
     "scripts/preview": "tests/preview/test_preview.py",
     "scripts/probe": "tests/workflows/test_scripts.py",
     "scripts/propose": "tests/workflows/test_scripts.py",
@@ -107,8 +109,10 @@ def test_where_unknown_code_runs_there_is_no_secret_and_no_right(name: str) -> N
                 assert step["with"].get("ref") in (None, "${{ github.event.repository.default_branch }}")
     if "pull_request" in events and name not in UNTRUSTED:
         same = "github.event.pull_request.head.repo.full_name == github.repository"
-        assert same in workflow["jobs"]["measure"]["if"] and workflow["jobs"]["propose"]["needs"] == "measure"
-        assert workflow["jobs"]["measure"]["permissions"] == {"contents": "read"}
+        measuring = workflow["jobs"]["propose"]["needs"]
+        assert workflow["jobs"].keys() == {*measuring, "propose"}
+        for job in (workflow["jobs"][name] for name in measuring):
+            assert same in job["if"] and job["permissions"] == {"contents": "read"} and job["environment"] == "gpu"
 
 
 def test_what_a_workflow_runs_is_a_script_that_the_tests_run() -> None:
@@ -124,6 +128,15 @@ def test_a_step_is_one_command_without_expressions(name: str) -> None:
     for step in _steps(name):
         if "run" in step:
             assert "${{" not in step["run"] and not re.search(r"[\n;&|]", step["run"].strip()), step["run"]
+
+
+def test_what_was_measured_is_fetched_by_the_name_and_the_folder_it_was_kept_under() -> None:
+    steps = _steps("gpu.yml")
+    kept = [step["with"] for step in steps if "upload-artifact" in step.get("uses", "")]
+    [fetched] = [step["with"] for step in steps if "download-artifact" in step.get("uses", "")]
+    names = {re.sub(r"\$\{\{.*?\}\}", "0", each["name"]) for each in kept}
+    assert len(names) == len(kept) and {each["path"] for each in kept} == {fetched["path"]}
+    assert all(fnmatch.fnmatch(name, fetched["pattern"]) for name in names)
 
 
 def test_a_preview_is_fetched_by_the_name_it_was_kept_under() -> None:
