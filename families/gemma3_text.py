@@ -44,9 +44,9 @@ from transformers.models.siglip.modeling_siglip import SiglipAttention, SiglipEn
 
 from probe.measure.identities import Check, Pair
 from probe.measure.run import Run
-from probe.standard.hosts import PostNormedAttention, PostNormedMlp, SandwichLayer
-from probe.standard.value import StandardValue
-from probe.standard.vision import Vision, VisionAttention, VisionLayer, VisionMlp
+from probe.values.hosts import PostNormedAttention, PostNormedMlp, SandwichLayer
+from probe.values.value import StandardValue
+from probe.values.vision import Vision, VisionAttention, VisionLayer, VisionMlp
 
 TITLE = "Gemma 3"
 

@@ -67,9 +67,9 @@ from transformers.models.gemma4.modeling_gemma4 import (
 
 from probe.measure.identities import Check, Pair
 from probe.measure.run import Run
-from probe.standard.hosts import PostNormedAttention, PostNormedMlp, SandwichLayer
-from probe.standard.value import StandardValue
-from probe.standard.vision import PostNormedVisionAttention, PostNormedVisionMlp, SandwichVisionLayer, Vision
+from probe.values.hosts import PostNormedAttention, PostNormedMlp, SandwichLayer
+from probe.values.value import StandardValue
+from probe.values.vision import PostNormedVisionAttention, PostNormedVisionMlp, SandwichVisionLayer, Vision
 
 TITLE = "Gemma 4"
 

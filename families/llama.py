@@ -3,7 +3,7 @@
 **The tree.** `model.{embed_tokens, layers[i].{input_layernorm, self_attn, post_attention_layernorm, mlp}, norm}` and
 `lm_head`. There is no wrapper, so `RENAME` has one spelling and only drops the `model.` in front.
 
-**The block** is the default that the hosts in `probe.standard.hosts` describe, so this module moves no value:
+**The block** is the default that the hosts in `probe.values.hosts` describe, so this module moves no value:
 
     x1  = x  + self_attn(input_layernorm(x))
     out = x1 + mlp(post_attention_layernorm(x1))
@@ -24,7 +24,7 @@ from typing import Any
 
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer, LlamaMLP
 
-from probe.standard.hosts import Attention, Layer, Mlp
+from probe.values.hosts import Attention, Layer, Mlp
 
 TITLE = "Llama"
 

@@ -58,10 +58,10 @@ from transformers.models.llama4.modeling_llama4 import (
 
 from probe.measure.identities import Block, Check, Pair
 from probe.measure.run import Run
-from probe.standard.hosts import Attention, Layer
-from probe.standard.hosts import Mlp as DenseMlp
-from probe.standard.value import StandardValue, Unserved
-from probe.standard.vision import Vision, VisionAttention, VisionLayer, VisionMlp
+from probe.values.hosts import Attention, Layer
+from probe.values.hosts import Mlp as DenseMlp
+from probe.values.value import StandardValue, Unserved
+from probe.values.vision import Vision, VisionAttention, VisionLayer, VisionMlp
 
 if TYPE_CHECKING:
     from probe.standard import StandardizedTransformer

@@ -10,10 +10,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probe import draft, installed, jobs, overview, refresh, registry, show, store
+from probe import jobs, overview, refresh, registry, show, store
 from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.diff.check import check
 from probe.diff.show import diff
+from probe.drafting.command import draft
 from probe.errors import ProbeError
 from probe.guide.command import guide
 from probe.kernels.command import kernels
@@ -35,7 +36,7 @@ commands:
 _VERBS: dict[str, Callable[[list[str]], int]] = {
     "read": show.read,
     "list": overview.families,
-    "draft": draft.draft,
+    "draft": draft,
     "diff": diff,
     "check": check,
     "guide": guide,
@@ -108,7 +109,7 @@ def _probe(given: list[str]) -> int:
         parser.print_help()
         return 0
     found = parser.read(given)
-    names = sorted({*registry.names(), *installed.unlisted()}) if found.all else list(dict.fromkeys(found.families))
+    names = sorted({*registry.names(), *registry.unlisted()}) if found.all else list(dict.fromkeys(found.families))
     if found.all and (found.families or found.checkpoint):
         parser.error("--all takes no family and no --checkpoint")
     if found.checkpoint and len(names) > 1:

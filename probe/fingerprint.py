@@ -30,7 +30,7 @@ _LIGHT = {
     "arguments.py",
     "cli.py",
     "diff",
-    "draft.py",
+    "drafting",
     "fingerprint.py",
     "index.py",
     "installed.py",

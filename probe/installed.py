@@ -13,16 +13,10 @@ import importlib.util
 import json
 from pathlib import Path
 
-from probe import registry, store
+from probe import store
 from probe.errors import ProbeError
 
 _SOURCES = Path(__file__).parent / "checkpoints" / "factory" / "sources.py"
-
-
-def unlisted() -> dict[str, str]:
-    """The decoders that the families' table lacks: model_type -> class that generates text."""
-    known = {*registry.modules(), *registry.table()}
-    return {name: class_name for name, class_name in sorted(decoders().items()) if name not in known}
 
 
 def decoders() -> dict[str, str]:

@@ -166,7 +166,7 @@ def _apart(groups: list[list[Job]], options: Options, crew: Crew, bar: Bar) -> I
 
 def _import() -> None:
     """What every job needs, so that no job's time is spent on it."""
-    importlib.import_module("probe.measure.record")
+    importlib.import_module("probe.record")
 
 
 _last_family = ""
@@ -175,7 +175,7 @@ _last_family = ""
 def _in_turn(job: Job, progress: Progress, *, options: Options) -> Outcome:
     """A job in a process that has done others: what the last family's twins found is let go."""
     global _last_family
-    if job.family != _last_family and (findings := sys.modules.get("probe.measure.findings")) is not None:
+    if job.family != _last_family and (findings := sys.modules.get("probe.record.findings")) is not None:
         findings.forget()
     _last_family = job.family
     return _probe(job, options, progress)
@@ -197,7 +197,7 @@ def set_threads(kind: str) -> None:
 def _probe(job: Job, options: Options, progress: Progress = silent) -> Outcome:
     try:
         set_threads(job.target.kind)
-        record = heavy("probe.measure").probe_target(
+        record = heavy("probe.record").probe_target(
             job.target,
             attn=options.attn,
             dtype=options.dtype,

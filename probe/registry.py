@@ -25,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from probe import installed
 from probe.errors import ProbeError
 
 FAMILIES = Path(__file__).resolve().parent.parent / "families"
@@ -106,12 +107,16 @@ def find(name: str) -> Family | None:
     """One family, asking the installed transformers for one that has neither module nor row; None if there is none."""
     if (FAMILIES / f"{name}.py").is_file() and name in modules() or name in table():
         return _known(name)
-    from probe import installed
-
-    class_name = installed.unlisted().get(name)
+    class_name = unlisted().get(name)
     if class_name is None:
         return None
     return Family(name, title(name, class_name), (), {"tiny": {}}, "", None, name, "transformers")
+
+
+def unlisted() -> dict[str, str]:
+    """The installed decoders that have neither module nor row: model_type -> class that generates text."""
+    known = {*modules(), *table()}
+    return {name: class_name for name, class_name in sorted(installed.decoders().items()) if name not in known}
 
 
 def table() -> dict[str, Row]:

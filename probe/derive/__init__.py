@@ -1,10 +1,10 @@
 """The default family: what a family module would declare, derived from one run of the model.
 
-For a model_type with no module under ``families/``, :func:`family_of` gives an object with the same attributes: names,
-hosts with their values, sizes. For one that has a module, :func:`contradictions` compares what it declares.
+For a checkpoint of a model_type with no module under ``families/``, :func:`derived` gives an object with the same
+attributes: names, hosts with their values, sizes. For a build from a config :func:`transferred` takes it from a twin.
 """
 
-from .compare import contradictions
-from .default import derived, family_of
+from .default import derived
+from .transfer import transferred
 
-__all__ = ["contradictions", "derived", "family_of"]
+__all__ = ["derived", "transferred"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..standard.hosts import Attention
+from ..values.hosts import Attention
 from .declare import Declared, HostDraft
 from .find import Found, find, location
 from .modules import entering, has_matrix

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from ..measure.anatomy import BlockAnatomy, Term
-from ..standard.hosts import Attention, Layer, Mlp
+from ..values.hosts import Attention, Layer, Mlp
+from ..wiring.anatomy import BlockAnatomy, Term
 from . import attention, mixer, mixture, mlp
 from .declare import BlockDraft, Declared, HostDraft
 from .find import Found, find, location

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..standard.observed import ObservedValue
-from ..standard.value import StandardValue, Unserved
+from ..values.observed import ObservedValue
+from ..values.value import StandardValue, Unserved
 
 
 @dataclass(frozen=True)

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import registry
+from ..checkpoints import Loaded
+from ..checkpoints.factory import default_inputs
 from ..errors import ProbeError
+from ..wiring.anatomy import Underivable
 from .blocks import Unlocated
 from .draft import draft
 from .family import default_family
-
-if TYPE_CHECKING:
-    from ..checkpoints import Loaded
-
-
-def family_of(loaded: Loaded) -> Any:
-    """The default family of a checkpoint: from a run of its own, or for a build from a config from a twin's.
-
-    Raises:
-        ProbeError: its wiring or its places cannot be derived; the message says what stood in the way.
-    """
-    if loaded.target.kind == "config":
-        from .transfer import transferred
-
-        return transferred(loaded)
-    return derived(loaded)
 
 
 def derived(loaded: Loaded) -> Any:
@@ -33,9 +20,6 @@ def derived(loaded: Loaded) -> Any:
     Raises:
         ProbeError: its wiring or its places cannot be derived; the message says what stood in the way.
     """
-    from ..checkpoints.factory import default_inputs
-    from ..measure.anatomy import Underivable
-
     known = registry.get(loaded.target.family)
     try:
         found = draft(loaded.module, default_inputs(loaded.module))

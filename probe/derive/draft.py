@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ..measure.anatomy import derive
-from ..measure.default import default_attention, follows_interface, implementation
+from ..checkpoints.implementation import default_attention, follows_interface, implementation
+from ..wiring.anatomy import derive
 from . import blocks, tree
 from .declare import BlockDraft, Draft
 from .find import place

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from ..standard.hosts import Attention, Host, Layer, Mlp
-from ..standard.readout import Readout
-from ..standard.value import StandardValue
+from ..values.hosts import Attention, Host, Layer, Mlp
+from ..values.readout import Readout
+from ..values.value import StandardValue
 from .declare import BlockDraft, Draft, HostDraft
 
 SIZES = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim", "intermediate_size", "num_experts", "top_k")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from nnsight.intervention.envoy import Envoy
 
-from ..standard.axes import Axes, forms
-from ..standard.layouts import LAYOUTS
-from ..standard.location import Location
+from ..values.axes import Axes, forms
+from ..values.layouts import LAYOUTS
+from ..values.location import Location
 from .sites import Recording, Site
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
-from ..measure.norms import is_norm
-from ..standard.hosts import Mlp
+from ..values.hosts import Mlp
+from ..wiring.norms import is_norm
 from .declare import Declared, HostDraft
 from .find import Found, find, location
 from .modules import ACTIVATIONS, close, entering

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..standard.location import Location
+from ..values.location import Location
 from .declare import HostDraft, Values
 from .find import place
 from .sites import Recording

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from ..standard.layouts import LAYOUTS
+from ..values.layouts import LAYOUTS
 from .declare import Declared, HostDraft
 from .find import find, location
 from .kernels import Call

@@ -19,7 +19,7 @@ import torch
 from nnsight.intervention.source import SourceNotAvailable, bind, instrument
 from torch.overrides import TorchFunctionMode
 
-from ..standard.location import Key
+from ..values.location import Key
 
 DEPTH = 3
 """How many functions below a module's own forward are looked into."""

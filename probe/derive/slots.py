@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..standard.axes import Axes
-from ..standard.layouts import LAYOUTS
+from ..values.axes import Axes
+from ..values.layouts import LAYOUTS
 from .routing import Routing, tolerance
 from .sites import Recording, Site
 

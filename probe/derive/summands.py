@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-from ..measure.norms import is_norm
+from ..wiring.norms import is_norm
 from .find import Found, find
 from .modules import entering
 from .routing import Routing, tolerance

@@ -7,18 +7,18 @@ config entry or the module's attribute that says the same on the twin; a size th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from .. import registry
+from ..checkpoints import Loaded, targets
 from ..errors import ProbeError
 from .declare import BlockDraft, Draft, HostDraft
 from .family import default_family
+from .likeness import flags, signature
 from .speakers import said, speaker
-
-if TYPE_CHECKING:
-    from ..checkpoints import Loaded
+from .twins import Twin, twin
 
 
 def transferred(loaded: Loaded) -> Any:
@@ -28,19 +28,15 @@ def transferred(loaded: Loaded) -> Any:
     Raises:
         ProbeError: no twin has its class and a block like each of its blocks.
     """
-    from ..checkpoints import targets
-    from ..measure.evidence import flags
-    from ..measure.findings import twin
-
     family = loaded.target.family
     candidates: list[tuple[int, Draft]] = []
     for target in targets(family):
         if target.kind != "tiny":
             continue
-        model = twin(family, target.id)
-        drafted = None if type(model._module) is not type(loaded.module) else _moved(model, loaded.module)
+        other = twin(family, target.id)
+        drafted = None if type(other.loaded.module) is not type(loaded.module) else _moved(other, loaded.module)
         if drafted is not None:
-            _, differs = flags(loaded.module.config, model._module.config)
+            _, differs = flags(loaded.module.config, other.loaded.module.config)
             candidates.append((len(differs), drafted))
     if candidates:
         known = registry.get(family)
@@ -53,10 +49,8 @@ def transferred(loaded: Loaded) -> Any:
     )
 
 
-def _moved(twin: Any, model: torch.nn.Module) -> Draft | None:
+def _moved(twin: Twin, model: torch.nn.Module) -> Draft | None:
     """The twin's draft on the larger model; None where a block of it is built like none of the twin's."""
-    from ..measure.evidence import signature
-
     draft: Draft = twin.family.draft
     try:
         stack = model.get_submodule(draft.container)
@@ -64,13 +58,13 @@ def _moved(twin: Any, model: torch.nn.Module) -> Draft | None:
         return None
     first: dict[Any, BlockDraft] = {}
     for block in draft.blocks:
-        first.setdefault(signature(twin._module.get_submodule(block.path)), block)
+        first.setdefault(signature(twin.loaded.module.get_submodule(block.path)), block)
     blocks = []
     for index, module in enumerate(stack.children()):
         like = first.get(signature(module))
         if like is None or not all(_has(module, host.path.removeprefix(like.path).lstrip(".")) for host in like.hosts):
             return None
-        blocks.append(_block(twin._module, model, like, index, f"{draft.container}.{index}"))
+        blocks.append(_block(twin.loaded.module, model, like, index, f"{draft.container}.{index}"))
     return replace(draft, blocks=blocks)
 
 

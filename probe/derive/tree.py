@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from ..measure.norms import is_norm
+from ..values.root import Root
+from ..wiring.norms import is_norm
 from .declare import Declared, Values
 from .modules import entering, leaving
 from .sites import Recording, Site
@@ -87,9 +88,7 @@ def _end(model: torch.nn.Module, found: Ends, path: str | None, name: str, value
 
 
 def _declared(name: str, at: str) -> Declared:
-    from ..standard import StandardizedTransformer
-
-    value = StandardizedTransformer.standard_values()[name]
+    value = Root.standard_values()[name]
     return Declared(value.layout.name, at, str(value.description))
 
 

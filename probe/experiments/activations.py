@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..measure.anatomy import Term
+from ..instruments.extra import once
+from ..instruments.listening import listening
 from ..measure.run import Run
+from ..wiring.anatomy import Term
 from .answers import tolerance
-from .extra import once
-from .listening import listening
 
 KNOWN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": torch.nn.functional.silu,

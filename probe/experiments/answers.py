@@ -10,11 +10,11 @@ from typing import Any
 
 from transformers.integrations.heterogeneity.configuration_utils import AmbiguousGlobalPerLayerAttributeError
 
+from ..instruments.extra import once
 from ..measure.identities import RELATIVE
 from ..measure.rounding import one_digit
 from ..measure.run import Run
 from .base import Measured, Verdict
-from .extra import once
 
 NO_INTERFACE = (
     "The attention neither calls transformers' shared attention interface nor takes a softmax of a plain product, so "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import once
+from ..instruments.projected import projections
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, phrase, small, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import once
-from .projected import projections
 from .scores import Fit, fit_cap, fits, seen
 from .traced import judged
 

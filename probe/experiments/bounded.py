@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
+from ..instruments.listening import listening
+from ..instruments.rows import removed
 from ..measure.listing import listed
-from ..measure.operands import first_given
 from ..measure.run import Run
+from ..wiring.operands import first_given
 from .answers import per_block
 from .base import Measured, Quirk, Verdict, some
-from .listening import listening
-from .rows import removed
 
 FACTORS = (0.1, 1.0, 1e4, 1e6)
 """What an MLP's input is multiplied by: two where a bounded one still follows it, and two where it is at its limit."""

@@ -11,15 +11,16 @@ from typing import Any
 
 import torch
 
-from ..measure.run import Run, same
+from ..instruments.extra import SHORT, attentions, decoder, forward, once, token_ids
+from ..instruments.listening import listening
+from ..instruments.rows import removed
+from ..instruments.tap import Tap
+from ..measure.run import Run
 from ..schema import Fact
+from ..standard.stack import same
 from .answers import tolerance
 from .base import some
-from .extra import SHORT, attentions, decoder, forward, once, token_ids
-from .listening import listening
 from .prompts import reach
-from .rows import removed
-from .tap import Tap
 
 FEW = 4
 """Positions of the short prompt: fewer than any window."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import LENGTH, attentions, forward, moved, once, token_ids
+from ..instruments.projected import projections
+from ..instruments.rows import Times
+from ..instruments.tap import Rows, Tap, Tapped, hooks
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import LENGTH, attentions, forward, moved, once, token_ids
-from .projected import projections
-from .rows import Times
-from .tap import Rows, Tap, Tapped, hooks
 
 
 @once

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.projected import projections
+from ..instruments.tap import Tapped
 from ..measure.listing import listed
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, explain, per_block, phrase, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .projected import projections
 from .projections import PARTS, untapped
-from .tap import Tapped
 
 MOST = 0.9
 """Share of the numbers that must stand at the limit: next to zero, a number stays below it after all."""

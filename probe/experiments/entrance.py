@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SCALE, SHORT, token_ids
+from ..instruments.perturbed import Batch, perturbed
+from ..instruments.reweighted import called_with
+from ..instruments.rows import Change, Rows, Times, hooks, removed
 from ..measure.run import Run
-from .extra import SCALE, SHORT, token_ids
-from .perturbed import Batch, perturbed
-from .reweighted import called_with
-from .rows import Change, Rows, Times, hooks, removed
 
 STREAM_SCALE = 1024.0
 """What the stream that enters a block is multiplied with in one row."""

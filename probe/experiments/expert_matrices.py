@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import torch
 
-from ..measure.operands import first_given, first_tensor
-from .reweighted import called_with
-from .tap import removed
+from ..instruments.reweighted import called_with
+from ..instruments.tap import removed
+from ..wiring.operands import first_given, first_tensor
 
 ALIKE = 1e-4
 """How far two vectors may be apart, relative to the second, to point the same way."""

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 import torch
 
+from ..instruments.extra import layer_types
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import entry, equal, explain, per_block
 from .base import Measured, Quirk, Verdict, some
-from .extra import layer_types
 from .turning import Rotary, rotaries
 
 RESCALED = 0.05

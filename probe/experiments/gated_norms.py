@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SCALE, moved
+from ..instruments.listening import listening
+from ..instruments.rows import removed
 from ..measure.listing import listed
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import per_block, phrase, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import SCALE, moved
-from .listening import listening
 from .norms import Call, calls
-from .rows import removed
 
 LARGE = 64.0
 """What a norm's input is multiplied by, so that the number that keeps it from dividing by zero has no say."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
+from ..instruments.extra import SHORT, attentions, layer_types, moved, noisy, once, token_ids
+from ..instruments.tap import Change, Rows, Tap, hooks
 from ..measure.run import Run
 from ..schema import Fact
 from .answers import tolerance
 from .base import some
 from .cache import CANNOT, Stored, continued, returned
-from .extra import SHORT, attentions, layer_types, moved, noisy, once, token_ids
-from .tap import Change, Rows, Tap, hooks
 
 BACK = 3
 """How far from the prompt's end it is edited: within any window of the step, and not at its last position."""
@@ -25,7 +25,7 @@ LEAST = 7
 
 @dataclass(frozen=True)
 class Step:
-    """One token after a prompt of :data:`~probe.experiments.extra.SHORT`.
+    """One token after a prompt of :data:`~probe.instruments.extra.SHORT`.
 
     Attributes:
         given: for each block how many positions it gives at the step.

@@ -11,15 +11,16 @@ from typing import Literal
 
 import torch
 
+from ..instruments.extra import once
+from ..instruments.reweighted import called_with
 from ..measure.listing import listed
 from ..measure.rounding import digits
-from ..measure.run import Run, same
+from ..measure.run import Run
 from ..schema import Fact
+from ..standard.stack import same
 from .answers import tolerance
-from .extra import once
 from .halves import half
 from .norms import Call, calls
-from .reweighted import called_with
 
 HALF = torch.bfloat16
 NAMED = 4

@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..measure.operands import first_given
+from ..instruments.extra import decoder, once, token_ids
+from ..instruments.reweighted import called_with
+from ..instruments.tap import removed
 from ..measure.run import Run
-from ..measure.trace import Key
+from ..standard.trace import Key
+from ..wiring.operands import first_given
 from .answers import per_block
 from .base import Quirk, Verdict, some
 from .cache import FEW
-from .extra import decoder, once, token_ids
-from .reweighted import called_with
-from .tap import removed
 
 Found = TypeVar("Found")
 

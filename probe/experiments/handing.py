@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from ..measure.operands import first_given
+from ..instruments.extra import LENGTH, SHORT, attentions, forward, moved, noisy, once, token_ids
+from ..instruments.perturbed import Batch, alone, perturbed
+from ..instruments.projected import projections
+from ..instruments.rows import Change, Rows, hooks, removed
+from ..instruments.tap import MASKED, Tap
 from ..measure.run import Run
+from ..wiring.operands import first_given
 from .answers import tolerance
-from .extra import LENGTH, SHORT, attentions, forward, moved, noisy, once, token_ids
-from .perturbed import Batch, alone, perturbed
-from .projected import projections
-from .rows import Change, Rows, hooks, removed
-from .tap import MASKED, Tap
 
 Pair = tuple[int, int]
 """The block that took noise, and another one that took none."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import moved, once
+from ..instruments.projected import projections
 from ..measure.rounding import digits
-from ..measure.run import Run, same
+from ..measure.run import Run
+from ..standard.stack import same
 from .answers import spread, tolerance
 from .base import Quirk, Verdict, some
-from .extra import moved, once
-from .projected import projections
 from .projections import MOVES
 from .scores import seen
 from .sources import gated_query

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ..measure.run import Run, same
+from ..measure.run import Run
 from ..schema import Fact
+from ..standard.stack import same
 from .answers import tolerance
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import SHORT, token_ids
+from ..instruments.rows import Rows
 from ..measure.edits import changed
 from ..measure.run import Run
-from ..measure.trace import Key, Worker
-from ..standard.hosts import Host
-from .extra import SHORT, token_ids
-from .rows import Rows
+from ..standard.trace import Key, Worker
+from ..values.hosts import Host
 from .traced import aligned, groups, traced_forward
 
 NAMES = ("attention_keys", "attention_values")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ..instruments.rows import Change, Rows
+from ..instruments.tap import MASKED
 from ..measure.run import Run
-from ..measure.trace import Inputs, Key, Worker
-from ..standard.hosts import Host
-from .rows import Change, Rows
-from .tap import MASKED
+from ..standard.trace import Inputs, Key, Worker
+from ..values.hosts import Host
 from .traced import attention_modules, groups, serves, traced_forward
 
 QUERIES, KEYS, SCORES = "attention_queries", "attention_keys", "attention_scores"

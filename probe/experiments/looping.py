@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SHORT, forward, moved, noisy, token_ids
+from ..instruments.listening import listening
+from ..instruments.rows import Change, Rows, hooks, removed
 from ..measure.rounding import digits
 from ..measure.run import Run
-from ..measure.trace import run as run_workers
+from ..standard.trace import run as run_workers
 from .answers import explain, per_block, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import SHORT, forward, moved, noisy, token_ids
-from .listening import listening
-from .rows import Change, Rows, hooks, removed
 
 PASSES = ("loop_num_passes", "n_recurrent_loops", "num_loops", "num_recurrent_steps")
 """Config entries that may name how often blocks run."""

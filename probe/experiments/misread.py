@@ -8,17 +8,18 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import attentions, once, part
+from ..instruments.rows import removed
 from ..measure.native import native_path
-from ..measure.norms import is_norm
-from ..measure.operands import first_tensor
 from ..measure.rounding import one_digit
-from ..measure.run import Run, same
+from ..measure.run import Run
 from ..schema import Fact
+from ..standard.stack import same
+from ..wiring.norms import is_norm
+from ..wiring.operands import first_tensor
 from .answers import tolerance
 from .base import some
-from .extra import attentions, once, part
 from .norms import Call
-from .rows import removed
 
 FAR = 50.0
 """What is added to a parameter to see whether it joins the softmax: far above any score."""

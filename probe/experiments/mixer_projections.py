@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import part
+from ..instruments.rows import removed
 from ..measure.native import native_path
 from ..measure.run import Run
 from ..schema import Fact
-from .extra import part
-from .rows import removed
 
 NAMED = ("mixer_gate", "mixer_input_gate", "mixer_x", "mixer_b", "mixer_c", "mixer_dt", "mixer_beta")
 """Values that may stand in a projection's output as they are."""

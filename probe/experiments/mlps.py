@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+from ..instruments.extra import once
+from ..instruments.reweighted import called_with
 from ..measure.edits import noise_like
 from ..measure.run import Run
 from .activations import activation_modules, functions, grid
 from .answers import per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import once
-from .reweighted import called_with
 
 NO_MLP = "No contribution is an MLP's."
 

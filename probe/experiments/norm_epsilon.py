@@ -6,10 +6,10 @@ import math
 
 import torch
 
+from ..instruments.reweighted import called_with
 from ..measure.run import Run
 from ..schema import Fact
 from .norms import Call, calls
-from .reweighted import called_with
 
 SIZES = (1e-3, 3e-3)
 """Root mean squares to which an input is made smaller: so small that what is added counts."""

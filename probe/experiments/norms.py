@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 
-from ..measure.nodes import NormNode
-from ..measure.nodes import every as every_node
+from ..instruments.listening import listening
+from ..instruments.reweighted import called_with
+from ..instruments.tap import removed
 from ..measure.rounding import digits
 from ..measure.run import Run
+from ..wiring.nodes import NormNode
+from ..wiring.nodes import every as every_node
 from .answers import per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .listening import listening
-from .reweighted import called_with
-from .tap import removed
 
 
 @dataclass(frozen=True)

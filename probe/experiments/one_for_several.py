@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SHORT, forward, moved, token_ids
+from ..instruments.rows import Change, Rows, hooks
 from ..measure.run import Run
 from .answers import per_block, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import SHORT, forward, moved, token_ids
-from .rows import Change, Rows, hooks
 
 FACTOR = 1.5
 """What weights that blocks have in common are multiplied by."""

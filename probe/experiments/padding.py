@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from ..measure.default import implementation
+from ..checkpoints.implementation import implementation
+from ..instruments.extra import SHORT, accepts, attentions, once, token_ids
+from ..instruments.tap import removed
 from ..measure.listing import listed
 from ..measure.rounding import one_digit
 from ..measure.run import Run
 from ..schema import Fact
 from .answers import tolerance
-from .extra import SHORT, accepts, attentions, once, token_ids
-from .tap import removed
 
 PADDING = 5
 """Positions of padding before the shorter prompt's tokens."""

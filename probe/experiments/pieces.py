@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SHORT, moved, once, token_ids
+from ..instruments.rows import Rows
 from ..measure.edits import noise_like
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import SHORT, moved, once, token_ids
-from .rows import Rows
 from .stepping import filled, step
 
 SHIFT = 0.5

@@ -6,13 +6,13 @@ from contextlib import suppress
 
 import torch
 
+from ..instruments.extra import LENGTH, forward, once, token_ids
+from ..instruments.tap import Change, hooks
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, small, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, forward, once, token_ids
 from .positions import tracks
-from .tap import Change, hooks
 from .traced import judged
 
 LEAST = 12

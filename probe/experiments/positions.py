@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import torch
 
+from ..instruments.extra import LENGTH, accepts, attention_hosts, attentions, forward, once, token_ids
+from ..instruments.tap import Rows, Tap, hooks
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import LENGTH, accepts, attention_hosts, attentions, forward, once, token_ids
 from .looked import KEYS, QUERIES, SCORES, Read, look
 from .prompts import farthest, prompts
-from .tap import Rows, Tap, hooks
 from .traced import aligned
 
 PLACES = 24

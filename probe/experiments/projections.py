@@ -1,20 +1,20 @@
 """Queries, keys and values on their way to the scores: which projection each depends on, norms, biases, borrowed keys.
 
 All of it is seen in one forward in which every attention gets the same input on every row, and a row perturbs one
-projection's output (:func:`probe.experiments.projected.projections`).
+projection's output (:func:`probe.instruments.projected.projections`).
 """
 
 from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import SCALE, SHORT, attentions, moved, moves, once
+from ..instruments.projected import projections
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, NO_INTERFACE, per_block, small, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .choices import routes
-from .extra import SCALE, SHORT, attentions, moved, moves, once
-from .projected import projections
 
 PARTS = ("queries", "keys", "values")
 MOVES = 1e-2

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ..instruments.extra import LENGTH, accepts, attention_hosts, once
 from ..measure.run import Run
 from .answers import entry
-from .extra import LENGTH, accepts, attention_hosts, once
 from .looked import Looked, Read, look
 from .traced import attention_value
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import moved, part
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, per_block, phrase, small, tolerance
 from .attention import fit_cap
 from .base import Measured, Quirk, Verdict, some
 from .entrance import entrance
-from .extra import moved, part
 from .routing import changed_routes
 
 

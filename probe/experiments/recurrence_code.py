@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from ..derive.kernels import KINDS, chooser, parameters, stand_in
+from ..instruments.extra import decoder, forward, once, token_ids
 from ..measure.rounding import one_digit
 from ..measure.run import Run
-from ..measure.trace import Key, read_all
 from ..schema import Fact
+from ..standard.trace import Key, read_all
 from .base import some
-from .extra import decoder, forward, once, token_ids
 from .stepping import cache_name, filled
 from .steps import state_kept
 

@@ -1,6 +1,6 @@
 """What happens to the stream itself: factors on it and on what is added, norms of the sum, modules that hold the add.
 
-The factors were derived with the block's sum (:mod:`probe.measure.anatomy`); what a block does to its stream is seen by
+The factors were derived with the block's sum (:mod:`probe.wiring.anatomy`); what a block does to its stream is seen by
 changing the stream on its way in.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import once
 from ..measure.edits import factor_value
 from ..measure.listing import listed
-from ..measure.nodes import Node, NormNode, places
-from ..measure.nodes import every as every_node
 from ..measure.rounding import digits
 from ..measure.run import Run
-from ..measure.sums import factors as every_factor
+from ..wiring.nodes import Node, NormNode, places
+from ..wiring.nodes import every as every_node
+from ..wiring.sums import factors as every_factor
 from .answers import explain, per_block, tolerance
 from .base import Measured, Quirk, Verdict, some
 from .entrance import STREAM_SCALE, Entrance, entrance
-from .extra import once
 
 
 @once

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from ..instruments.tap import MASKED
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import explain, per_block, tolerance
@@ -14,7 +15,6 @@ from .base import Measured, Quirk, Verdict, some
 from .frequencies import rope_entries
 from .places import added_by_position
 from .positions import Track, streams_of_positions, tracks
-from .tap import MASKED
 from .traced import judged
 from .turning import Rotary, rotaries
 

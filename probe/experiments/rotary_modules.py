@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import torch
 
+from ..instruments.extra import layer_types, once
 from ..measure.rounding import digits
 from ..measure.run import Run
 from ..schema import Fact
 from .answers import entry
-from .extra import layer_types, once
 from .frequencies import rescaled_rotary, rope_entries
 
 CLOSE = 1e-5

@@ -11,14 +11,14 @@ from functools import partial
 
 import torch
 
+from ..instruments.extra import LENGTH, SHORT, forward, noisy, once, part, token_ids
+from ..instruments.perturbed import Batch, perturbed
+from ..instruments.rows import Rows, hooks
 from ..measure.rounding import digits
 from ..measure.run import Run
-from ..standard.hosts import Host
+from ..values.hosts import Host
 from .answers import explain, per_block, phrase, spread, tolerance
 from .base import Measured, Quirk, Verdict, some
-from .extra import LENGTH, SHORT, forward, noisy, once, part, token_ids
-from .perturbed import Batch, perturbed
-from .rows import Rows, hooks
 from .unrouted import unrouted
 
 EXPERTS = ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "ffn_config.moe_num_experts"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..instruments.extra import layer_types
 from ..measure.rounding import digits
 from ..measure.run import Run
 from ..schema import Fact
 from .base import some
-from .extra import layer_types
 from .scores import fits, seen
 
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 import torch
 
+from ..instruments.extra import attention_hosts, once
+from ..instruments.tap import MASKED
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import attention_hosts, once
-from .tap import MASKED
 from .traced import attention_value
 
 Kind = Literal["product", "capped", "slope", "distance", "key", "other"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import attentions
 from ..measure.rounding import one_digit
 from ..measure.run import Run
 from ..schema import Fact
 from .answers import NO_ATTENTION
-from .extra import attentions
 from .padding import PADDING, REFUSED, batch, inputs, unpadded
 
 

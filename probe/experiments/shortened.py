@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SHORT, accepts
+from ..instruments.listening import listening
+from ..instruments.tap import removed
 from ..measure.run import Run
 from .answers import per_block
 from .base import Quirk, Verdict, some
-from .extra import SHORT, accepts
-from .listening import listening
-from .tap import removed
 
 
 def shortened_blocks(run: Run) -> Verdict:

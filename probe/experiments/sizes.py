@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import part
 from ..measure.run import Run
 from ..standard import StandardizedTransformer
 from .answers import config_entry, per_block
 from .base import Measured, Quirk, Verdict, some
-from .extra import part
 from .traced import NO_ATTENTION, attention_value
 
 SIZES = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim")

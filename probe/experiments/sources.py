@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SHORT, attentions, forward, layer_types, once, token_ids
+from ..instruments.projected import projections
+from ..instruments.rows import removed
 from ..measure.edits import noise_like
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import NO_ATTENTION, explain, per_block
 from .base import Measured, Quirk, Verdict, some
-from .extra import SHORT, attentions, forward, layer_types, once, token_ids
 from .lending import edit_reaches
-from .projected import projections
 from .projections import MOVES, PARTS, Reach, movers, reaches, untapped
-from .rows import removed
 
 REACHES = "edit_of_keys_and_values_reaches"
 """The measured entry: whether an edit of the lenders' `attention_keys` and `attention_values` reaches the borrowers."""

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from ..instruments.extra import SHORT, decoder, forward, moved, noisy, once, token_ids
+from ..instruments.rows import Change, Rows, hooks
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import SHORT, decoder, forward, moved, noisy, once, token_ids
-from .rows import Change, Rows, hooks
 
 CACHES = ("cache", "past_key_values", "cache_params", "state")
 """Names under which models take and return what they keep between steps."""

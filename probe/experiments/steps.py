@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SHORT, once, token_ids
+from ..instruments.rows import Rows
 from ..measure.run import Run
-from .extra import SHORT, once, token_ids
 from .pieces import kept_tensors, pieces
-from .rows import Rows
 from .stepping import filled, step
 
 CLOSE = 1e-3

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from ..instruments.extra import forward, once, token_ids
 from ..measure.run import Run
 from .answers import explain, phrase
 from .base import Measured, Quirk, Verdict, some
 from .cache import FEW, caches
-from .extra import forward, once, token_ids
 from .traced import attention_value, judged
 
 

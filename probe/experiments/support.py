@@ -7,12 +7,12 @@ from typing import Literal
 
 import torch
 
+from ..instruments.extra import attentions, once
+from ..instruments.tap import MASKED, Tap
 from ..measure.run import Run
 from .answers import explain, phrase
 from .base import Measured, Quirk, Verdict, some
-from .extra import attentions, once
 from .prompts import prompts
-from .tap import MASKED, Tap
 from .traced import attention_value, judged
 
 Kind = Literal["full", "sliding", "chunked", "two-way", "other"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
+from ..instruments.extra import SHORT, token_ids
+from ..instruments.rows import removed
 from ..measure.rounding import one_digit
 from ..measure.run import Run
 from ..schema import Fact
 from .answers import tolerance
-from .extra import SHORT, token_ids
-from .rows import removed
 
 
 def tail_facts(run: Run) -> list[Fact]:

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from nnsight.intervention.envoy import Envoy
 
+from ..instruments.extra import accepts, attention_hosts, once, part
+from ..instruments.projected import projections
+from ..instruments.rows import Change, Rows, hooks
 from ..measure.run import Run
-from ..measure.trace import Inputs, Key, Worker
-from ..measure.trace import run as run_workers
-from ..standard.hosts import Host
+from ..standard.trace import Inputs, Key, Worker
+from ..standard.trace import run as run_workers
+from ..values.hosts import Host
 from .base import Measured, Verdict
-from .extra import accepts, attention_hosts, once, part
-from .projected import projections
-from .rows import Change, Rows, hooks
 
 NO_ATTENTION = "No block has an attention."
 UNREAD = "What is needed of this attention stands at no place of the forward that could be read."

@@ -13,9 +13,9 @@ from typing import Literal
 
 import torch
 
+from ..instruments.extra import once
 from ..measure.run import Run
 from .answers import tolerance
-from .extra import once
 from .positions import tracks
 
 EPSILON = 2e-7

@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 
 from torch.nn import Module
 
+from ..instruments.extra import SHORT, decoder, forward, moved, noisy, token_ids
+from ..instruments.rows import Rows, hooks, removed
 from ..measure.rounding import digits
 from ..measure.run import Run
 from .answers import tolerance
 from .base import Measured, Quirk, Verdict
-from .extra import SHORT, decoder, forward, moved, noisy, token_ids
-from .rows import Rows, hooks, removed
 
 
 def unlisted_blocks(run: Run) -> Verdict:

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 import torch
 
-from ..measure.run import Contribution, Run
-from ..standard.hosts import Host
+from ..instruments.extra import once
+from ..instruments.perturbed import Batch, perturbed
+from ..instruments.rows import Rows
+from ..measure.run import Run
+from ..standard.stack import Contribution
+from ..values.hosts import Host
 from .answers import tolerance
-from .extra import once
-from .perturbed import Batch, perturbed
-from .rows import Rows
 
 WEIGHTS = "expert_weights"
 SHARES = (1.0, 0.0, 0.5)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..measure.rounding import one_digit
-from ..measure.run import Run, same
+from ..measure.run import Run
 from ..measure.tower_runs import BLOCKS, SIZES, TOWER, Row, TowerRuns
+from ..standard.stack import same
 from . import vision_blocks, vision_features, vision_places
 from .base import Measured, Quirk, Verdict
 from .vision_blocks import on_tower

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..measure.rounding import digits, one_digit
-from ..measure.run import same
 from ..measure.tower_configs import POOLING
 from ..measure.tower_pooling import average, pooled, shift
 from ..measure.tower_runs import TOWER, TowerRuns
+from ..standard.stack import same
 from .base import Measured, Quirk, Verdict
 from .vision_blocks import on_tower
 

@@ -1,6 +1,6 @@
 """How a block is wired: norms around its sublayers, what multiplies a contribution, how sublayers meet the stream.
 
-The wiring itself was derived from the traced forward (:mod:`probe.measure.anatomy`); what a block does to its stream is
+The wiring itself was derived from the traced forward (:mod:`probe.wiring.anatomy`); what a block does to its stream is
 seen by changing the stream on its way in.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 
-from ..measure.anatomy import BlockAnatomy, Term
+from ..instruments.projected import projections
 from ..measure.listing import listed
-from ..measure.nodes import OuterNode
-from ..measure.nodes import every as every_node
 from ..measure.run import Run
+from ..wiring.anatomy import BlockAnatomy, Term
+from ..wiring.nodes import OuterNode
+from ..wiring.nodes import every as every_node
 from .answers import per_block
 from .base import Measured, Quirk, Verdict, some
-from .projected import projections
 
 
 def _sublayers(anatomy: BlockAnatomy) -> list[Term]:

@@ -11,7 +11,7 @@ from probe.checkpoints import real
 from probe.errors import ProbeError
 from probe.guide.drawings import DRAWINGS
 from probe.guide.patterns import PATTERNS, REAL, SUBJECTS, Pattern
-from probe.measure.record import provenance
+from probe.record.assembled import provenance
 from probe.schema.guide import GuideResults, Outcome, PatternResults
 from probe.snippets.code import Subject, blocks
 from probe.snippets.running import model, run

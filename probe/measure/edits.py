@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ..standard.hosts import Host
-from .anatomy import held_value
-from .nodes import Factor
-from .run import Run, Stack
-from .sums import multiplier
-from .trace import Inputs, Key, Worker, by_host_and_name, repeat
-from .trace import run as run_workers
+from ..standard.stack import Stack
+from ..standard.trace import Inputs, Key, Worker, by_host_and_name, repeat
+from ..standard.trace import run as run_workers
+from ..values.hosts import Host
+from ..wiring.anatomy import held_value
+from ..wiring.nodes import Factor
+from ..wiring.sums import multiplier
+from .run import Run
 
 CONTROLS = 2
 """Rows nobody edits: the reference, and one that shows the noise."""

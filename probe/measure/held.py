@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from ..schema import Held
-from ..standard.value import StandardValue
+from ..standard.trace import Key, declared
+from ..values.value import StandardValue
 from .run import Run
-from .trace import Key, declared
 
 Shape = Sequence[int]
 

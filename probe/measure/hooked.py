@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import torch
 
+from ..standard.trace import Inputs
 from .edits import noise_like
-from .trace import Inputs
 
 Side = Literal["in", "out"]
 

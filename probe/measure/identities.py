@@ -16,10 +16,11 @@ import torch
 from nnsight.intervention.envoy import Envoy
 
 from ..schema import Identity
+from ..standard.stack import Stack
+from ..wiring.sums import text, value
 from .edits import factor_value
 from .rounding import one_digit
-from .run import Run, Stack
-from .sums import text, value
+from .run import Run
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 BlockCheck = Callable[["Block"], Pair | None]

@@ -14,13 +14,15 @@ from typing import Any, Literal
 import torch
 
 from ..checkpoints import tokens
+from ..checkpoints.implementation import implementation
 from ..schema import Images, Pattern, Station
-from .default import implementation
+from ..standard.inputs import IMAGE_PROMPT, image_marker
+from ..standard.stack import same
+from ..standard.trace import Inputs
 from .edits import noise_like
 from .hooked import Forward, Side, as_it_was, edited, forward
 from .rounding import digits, one_digit
-from .run import IMAGE_PROMPT, Run, image_marker, same
-from .trace import Inputs
+from .run import Run
 
 
 def images(run: Run) -> Images | None:

@@ -10,14 +10,14 @@ import torch
 
 from ..checkpoints import Target, load
 from ..checkpoints.attention import asked_for
+from ..checkpoints.implementation import default_attention, switch
 from ..errors import ProbeError
 from ..standard import StandardizedTransformer
-from ..standard.hosts import Host
-from ..standard.value import StandardValue
-from .default import default_attention, switch
+from ..standard.inputs import prepare
+from ..standard.trace import run as run_workers
+from ..values.hosts import Host
+from ..values.value import StandardValue
 from .rounding import digits
-from .run import prepare
-from .trace import run as run_workers
 
 TOP = 5
 

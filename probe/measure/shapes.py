@@ -10,9 +10,10 @@ import torch
 
 from ..recurrences import RECURRENCES
 from ..schema import Factor, Feeder, Shape, Sublayer
+from ..standard.stack import Contribution, Stack
+from ..standard.trace import Key
 from .identities import expression
-from .run import Contribution, Run, Stack
-from .trace import Key
+from .run import Run
 
 SAYS_LESS = ("linear_attention", "mixer")
 """Layer types that a measured recurrence says more than."""

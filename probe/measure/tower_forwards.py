@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
+from ..standard.stack import same
+from ..standard.trace import Inputs, Key, Readings, Worker, by_host_and_name, repeat
+from ..standard.trace import run as run_workers
+from ..wiring.norms import is_norm
+from ..wiring.symbols import first_tensor
 from .edits import noise_like, row_of
 from .identities import RELATIVE
-from .norms import is_norm
-from .run import Run, same
-from .symbols import first_tensor
-from .trace import Inputs, Key, Readings, Worker, by_host_and_name, repeat
-from .trace import run as run_workers
+from .run import Run
 
 TOWER = "model.vision"
 BLOCKS = "model.vision.layers[i]"

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .norms import is_norm
-from .run import same
+from ..standard.stack import same
+from ..wiring.norms import is_norm
 from .tower_pooling import Average, Shift, average, shift
 from .tower_positions import Added, Turning, added, patch_rows, turning
 from .tower_runs import BLOCKS, SIZES, Row, Station, TowerRuns

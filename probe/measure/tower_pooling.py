@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .run import same
+from ..standard.stack import same
 from .tower_positions import patch_rows
 from .tower_runs import TowerRuns
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .run import same
+from ..standard.stack import same
 from .tower_runs import BLOCKS, Row, TowerRuns
 
 ATTENTION = f"{BLOCKS}.self_attn"

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from ..checkpoints.images import test_image
-from .run import Run, image_marker
+from ..standard.inputs import image_marker
+from ..standard.trace import Inputs
+from .run import Run
 from .tower_forwards import BLOCKS, TOWER, Row, Station, TowerForwards
-from .trace import Inputs
 
 __all__ = ["BLOCKS", "SIZES", "TOWER", "Picture", "Row", "Station", "TowerRuns"]
 

@@ -8,15 +8,15 @@ from typing import Literal
 
 import torch
 
+from ..checkpoints.implementation import default_attention, implementation
 from ..schema import Edit, HfPath, Value
 from ..standard import StandardizedTransformer
-from ..standard.hosts import Host
-from ..standard.value import StandardValue, Unserved
-from .default import default_attention, implementation
+from ..standard.trace import Key, Readings, declared
+from ..values.hosts import Host
+from ..values.value import StandardValue, Unserved
 from .edits import Effect
 from .held import held
 from .rounding import one_digit
-from .trace import Key, Readings, declared
 
 STREAM_WIDTH = "stream_width"
 """Width of what blocks pass on, where that is not the hidden size."""

@@ -15,8 +15,9 @@ from probe.diff.report import difference, headline, markdown
 from probe.diff.sources import source
 from probe.errors import ProbeError
 from probe.preview import shots
-from probe.preview.page import FOLDER, WANTED, Shown, fill
+from probe.preview.page import Shown, fill
 from probe.preview.pages import ChangedPage, changed
+from probe.render.change import FOLDER, WANTED
 
 STALE = 1
 MARK = "change.md"

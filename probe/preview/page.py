@@ -1,11 +1,10 @@
 """The page "What this change does": the facts that differ, links to the pages that do, and pictures of them.
 
-The site is built with a marker on the page, since what stands there is known only once the site is built.
+It is put in the place of the marker that the site was built with.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from probe.preview.pages import ChangedPage
-from probe.render.generated import Generated
-from probe.render.page import Composed
+from probe.render.change import FOLDER, MARKER
 from probe.render.templating import render
-
-TITLE = "What this change does"
-FOLDER = "change"
-MARKER = "<!-- what this change does -->"
-WANTED = "PROBE_PREVIEW"
-"""The environment variable that a site is built with the page under."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +40,6 @@ class ChangePage:
     stale: list[str]
     pages: list[Shown]
     unseen: int
-
-
-def generated() -> list[Generated]:
-    """The page for the site's build, where one is wanted."""
-    if not os.environ.get(WANTED):
-        return []
-    top = {"level": 1, "id": "top", "name": TITLE, "children": []}
-    composed = Composed(html=f'<h1 id="top">{TITLE}</h1>\n{MARKER}', later={}, toc=[top])
-    text = "The facts and the pages that a change moves."
-    return [Generated(f"{FOLDER}/index.md", TITLE, text, ("toc",), lambda: composed)]
 
 
 def fill(site: Path, base: str, facts: str, stale: Sequence[str], pages: Sequence[Shown], unseen: int) -> None:

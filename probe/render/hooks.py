@@ -17,7 +17,7 @@ from mkdocs.structure.toc import get_toc
 
 from probe.errors import ProbeError
 from probe.kernels import results as kernels
-from probe.preview import page as preview
+from probe.render import change
 from probe.render.generated import Generated, Site
 from probe.render.page import Composed
 from probe.render.references import resolved
@@ -34,7 +34,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     notes = Path(os.environ.get("PROBE_NOTES") or ROOT / "families")
     try:
         site = Site.read(records_dir(), notes)
-        pages = site.pages() + preview.generated()
+        pages = site.pages() + change.generated()
         kernels.committed()
     except ProbeError as error:
         raise PluginError(str(error)) from error
@@ -42,7 +42,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     _pages.update({page.uri: page for page in pages})
     _included.clear()
     _included.update(site.included())
-    config.nav = site.navigation() + [{page.title: page.uri} for page in preview.generated()]
+    config.nav = site.navigation() + [{page.title: page.uri} for page in change.generated()]
     _site[:] = [site]
     return config
 

@@ -24,11 +24,10 @@ from typing import Any
 from probe.errors import ProbeError
 from probe.numerals import number
 from probe.prompt import PROMPT
+from probe.snippets.code import ON
 from probe.store import ROOT, file_stem, read_json, records_dir
 
 REFERENCE = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.S)
-ON = re.compile(r"^<!-- on: (?:(?P<family>\w+) )?(?P<checkpoint>[^\s>]+?)(?: under (?P<attn>\w+))? -->$", re.M)
-"""The line that names the checkpoint, and the attention implementation where it is not eager."""
 
 _FENCED = re.compile(r"(^```.*?^```$)", re.S | re.M)
 

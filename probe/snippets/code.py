@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from probe.render.references import ON
-
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.S | re.M)
+ON = re.compile(r"^<!-- on: (?:(?P<family>\w+) )?(?P<checkpoint>[^\s>]+?)(?: under (?P<attn>\w+))? -->$", re.M)
+"""The line that names the checkpoint, and the attention implementation where it is not eager."""
 
 
 @dataclass(frozen=True)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .. import registry
+from ..checkpoints import Loaded
+from ..derive import derived, transferred
 from ..errors import ProbeError
-
-if TYPE_CHECKING:
-    from ..checkpoints import Loaded
 
 
 def family_of(loaded: Loaded) -> Any:
-    """What the family of a loaded checkpoint declares: its module, or what a run of the checkpoint shows.
+    """What the family of a loaded checkpoint declares: its module, or what a run shows, the checkpoint's own or, for a
+    build from a config, a twin's.
 
     Raises:
-        ProbeError: the family has no module, and nothing can be derived from a run.
+        ProbeError: the family has no module, and nothing can be derived from a run; says what stood in the way.
     """
-    from .. import registry
-
     name = loaded.target.family
     if name in registry.modules():
         return family_module(name)
-    from .. import derive
-
-    return derive.family_of(loaded)
+    return transferred(loaded) if loaded.target.kind == "config" else derived(loaded)
 
 
 def family_module(family: str) -> ModuleType:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from nnsight.modeling.transformers import TransformersModel
 
+from ..checkpoints import Loaded, resolve
+from ..checkpoints import load as load_checkpoint
 from ..errors import ProbeError
+from ..values.hosts import Host, below
+from ..values.readout import Readout, number
+from ..values.root import Root
+from ..values.value import UnavailableValue
 from .batching import PassScalars
+from .block_sums import BlockSum, block_sums
 from .families import family_of
 from .held_scale import linear_part
-from .hosts import Host, below
 from .printing import printout
-from .readout import Readout, number
-from .value import StandardValue, UnavailableValue
-
-if TYPE_CHECKING:
-    from ..checkpoints import Loaded
-    from ..measure.block_sums import BlockSum
 
 
-class StandardizedTransformer(TransformersModel, Host):
+class StandardizedTransformer(TransformersModel, Root):
     """A loaded model whose modules and values answer to the standard names.
 
     ``model.layers[i].self_attn.attention_output`` reads and writes the same thing on every family; ``model.vision``
@@ -40,46 +40,8 @@ class StandardizedTransformer(TransformersModel, Host):
 
     _batcher_class = PassScalars
 
-    logits = StandardValue(
-        "Logits",
-        "output['logits']",
-        "The logits the model returns, after anything it does past lm_head (a softcap, a scale)",
-    )
-    token_embeddings = StandardValue(
-        "Residual",
-        "embed_tokens.output",
-        "The embedding module's output; layers[0].input is what enters the first block",
-    )
-    final_norm_output = StandardValue(
-        "Residual", "norm.output", "The residual stream after the final norm, what lm_head reads"
-    )
-    lm_head_output = StandardValue(
-        "Logits", "lm_head.output", "The head's logits before anything the model does past lm_head (a softcap, a scale)"
-    )
-    next_token_probs = StandardValue(
-        "NextTokenProbs",
-        "output['logits']",
-        "The next-token distribution at the last position; derived, read-only",
-        derive=lambda host, logits: logits[:, -1].float().softmax(-1),
-        formula="tensor[:, -1].float().softmax(-1)",
-    )
-    input_ids = StandardValue("Tokens", "inputs[1]['input_ids']", "The token ids the model was called with")
-    attention_mask = StandardValue(
-        "Tokens", "inputs[1]['attention_mask']", "The attention mask the model was called with; zeros are padding"
-    )
-    input_size = StandardValue(
-        "scalar",
-        "inputs[1]['input_ids']",
-        "[batch, seq] of the current call; read-only",
-        derive=lambda host, ids: list(ids.shape[:2]),
-        formula="list(tensor.shape[:2])",
-    )
-
     def __init__(self, checkpoint: Loaded | str, *, family: Any = None, **load: Any) -> None:
         if isinstance(checkpoint, str):
-            from ..checkpoints import load as load_checkpoint
-            from ..checkpoints import resolve
-
             checkpoint = load_checkpoint(resolve(checkpoint), **load)
         self.loaded = checkpoint
         self.family = family or family_of(checkpoint)
@@ -232,14 +194,12 @@ class StandardizedTransformer(TransformersModel, Host):
     def block_sums(self) -> list[BlockSum]:
         """For each block what multiplies the stream that enters it and each contribution, in the sum that leaves it.
 
-        Measured once a load, in two forward passes; see :class:`~probe.measure.block_sums.BlockSum`.
+        Measured once a load, in two forward passes; see :class:`~probe.standard.block_sums.BlockSum`.
 
         Raises:
             ProbeError: a block's output is no sum with weights that are the same in every run.
         """
         if self._block_sums is None:
-            from ..measure.block_sums import block_sums
-
             self._block_sums = block_sums(self)
         return self._block_sums
 

@@ -44,7 +44,7 @@ def prepare() -> None:
     import transformers
 
     from probe import experiments
-    from probe.measure import findings
+    from probe.record import findings
 
     torch.set_num_threads(1)
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)

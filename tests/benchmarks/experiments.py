@@ -17,8 +17,8 @@ import torch
 import transformers
 
 from probe.experiments import run_all
-from probe.measure.findings import twin
 from probe.measure.run import measure
+from probe.record.findings import twin
 
 SAMPLE = (
     "afmoe bamba bloom cohere2 deepseek_v3 falcon gemma2 gpt2 gpt_neo gpt_oss jamba lfm2 llama mamba mamba2 mixtral "

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from probe.checkpoints import Loaded, Target, load, real, resolve, tokens
+from probe.checkpoints.shipped import SHIPPED, Shipped
 from probe.errors import ProbeError
 
 from .conftest import PROMPT, logits
@@ -132,8 +133,8 @@ def test_truncated_gguf(small_gguf: Path, cache: Path) -> None:
 
 
 def test_damaged_part(cache: Path, monkeypatch: pytest.MonkeyPatch, small_gguf: Path) -> None:
-    shipped = real.Shipped("pytest", (("pytest", "x.gguf.part00"),), sha256="0" * 64)
-    monkeypatch.setitem(real.SHIPPED, "org/model", shipped)
+    shipped = Shipped("pytest", (("pytest", "x.gguf.part00"),), sha256="0" * 64)
+    monkeypatch.setitem(SHIPPED, "org/model", shipped)
     monkeypatch.setattr(real, "_part", lambda module, inner: small_gguf)
     with pytest.raises(ProbeError, match="wrong sha256"):
         real.converted(Target("llama", "org/model", "weights"))
@@ -153,7 +154,7 @@ def test_not_enough_disk(small_gguf: Path, cache: Path, monkeypatch: pytest.Monk
         load(resolve(str(small_gguf)))
 
 
-@pytest.mark.parametrize("hub_id", list(real.SHIPPED))
+@pytest.mark.parametrize("hub_id", list(SHIPPED))
 def test_real_weights_know_where_the_eiffel_tower_is(hub_id: str) -> None:
     if not real.installed(hub_id):
         pytest.skip(f"the `real` extra, which ships {hub_id}, is not installed")

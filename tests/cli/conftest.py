@@ -85,7 +85,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    for name in ("probe.checkpoints", "probe.checkpoints.factory", "probe.measure"):
+    for name in ("probe.checkpoints", "probe.checkpoints.factory", "probe.measure", "probe.record"):
         monkeypatch.setitem(sys.modules, name, sys)
     monkeypatch.setattr(registry, "FAMILIES", registry.FAMILIES)
     fakes.plant(tmp_path / "families")

@@ -67,13 +67,15 @@ def install(folder: Path) -> None:
     checkpoints.resolve = resolve
     checkpoints.require_device = require_device
     measure: Any = types.ModuleType("probe.measure")
-    measure.probe_target = probe_target
     measure.read_value = read_value
+    records: Any = types.ModuleType("probe.record")
+    records.probe_target = probe_target
     factory: Any = types.ModuleType("probe.checkpoints.factory")
     factory.classes = lambda: dict.fromkeys(os.environ.get("FAKE_NEW", "").split(), "NewForCausalLM")
     sys.modules["probe.checkpoints"] = checkpoints
     sys.modules["probe.checkpoints.factory"] = factory
     sys.modules["probe.measure"] = measure
+    sys.modules["probe.record"] = records
 
 
 def targets(family: str) -> list[Target]:

@@ -14,11 +14,10 @@ from tests.cli.conftest import World
 @pytest.fixture(autouse=True)
 def drafting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for the side that needs torch."""
-    made: Any = types.ModuleType("probe.derive.drafting")
+    made: Any = types.ModuleType("probe.drafting.runs")
     made.run = lambda known, twin, say: f"{known.name}/{twin}"
     made.source = lambda known, runs: f"TITLE = {known.title!r}  # {', '.join(runs)}\n"
-    monkeypatch.setitem(sys.modules, "probe.derive", types.ModuleType("probe.derive"))
-    monkeypatch.setitem(sys.modules, "probe.derive.drafting", made)
+    monkeypatch.setitem(sys.modules, "probe.drafting.runs", made)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from tests.conftest import ROOT
 
 LIGHT = [
-    "arguments", "checkpoints", "cli", "diff.affected", "diff.check", "diff.show", "errors", "fingerprint",
-    "guide.command", "guide.patterns", "installed", "jobs", "kernels.command", "kernels.interpreter", "overview",
-    "progress", "refresh", "registry", "show", "snippets.code", "store", "workers",
+    "arguments", "checkpoints", "cli", "diff.affected", "diff.check", "diff.show", "drafting.command", "errors",
+    "fingerprint", "guide.command", "guide.patterns", "installed", "jobs", "kernels.command", "kernels.interpreter",
+    "overview", "progress", "refresh", "registry", "show", "snippets.code", "store", "workers",
 ]  # fmt: skip
 WITH_PYDANTIC = ["guide.results", "index", "kernels.results", "reader", "schema"]
 PYDANTIC = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}

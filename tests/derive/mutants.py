@@ -22,10 +22,10 @@ from probe.derive.sites import Recording, Site, recorder
 from probe.errors import ProbeError
 from probe.measure import run as measuring
 from probe.measure.collect import all_identities
-from probe.measure.nodes import Node, ProductNode, every, rebuilt
-from probe.measure.trace import declared
 from probe.standard import StandardizedTransformer
-from probe.standard.value import Unserved
+from probe.standard.trace import declared
+from probe.values.value import Unserved
+from probe.wiring.nodes import Node, ProductNode, every, rebuilt
 
 Mutation = Callable[[Draft], None]
 

@@ -11,9 +11,9 @@ from probe.checkpoints import factory, load, targets
 from probe.measure.collect import all_identities
 from probe.measure.edits import edit_all
 from probe.measure.run import Run, measure
-from probe.measure.trace import Key, declared
 from probe.standard import StandardizedTransformer
-from probe.standard.hosts import Host
+from probe.standard.trace import Key, declared
+from probe.values.hosts import Host
 
 SIZES = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim", "intermediate_size", "num_experts", "top_k")
 

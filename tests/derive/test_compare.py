@@ -9,12 +9,12 @@ import pytest
 
 from probe import cli, registry
 from probe.checkpoints import Target, load, targets
-from probe.derive import contradictions
 from probe.errors import ProbeError
-from probe.measure import findings
 from probe.measure.run import measure
+from probe.record import findings
+from probe.record.contradictions import contradictions
 from probe.standard import StandardizedTransformer, family_module
-from probe.standard.location import Location
+from probe.values.location import Location
 
 TWINS = [target for family in registry.modules() for target in targets(family) if target.kind == "tiny"]
 

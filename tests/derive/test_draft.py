@@ -15,11 +15,11 @@ import torch
 import families
 from probe import registry
 from probe.checkpoints import Target, targets
-from probe.derive import drafting
-from probe.derive.groups import groups
-from probe.measure import findings, probe_target
+from probe.drafting import runs as drafting
+from probe.drafting.groups import groups
 from probe.measure.collect import all_identities
 from probe.measure.run import Run, measure
+from probe.record import findings, probe_target
 from probe.standard import StandardizedTransformer
 from tests.conftest import ROOT
 

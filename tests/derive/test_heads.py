@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from probe.measure.run import prepare
-from probe.measure.trace import Key, read_all
 from probe.standard import StandardizedTransformer
+from probe.standard.inputs import prepare
+from probe.standard.trace import Key, read_all
 from tests.derive.summaries import standardized
 
 NAMES = (

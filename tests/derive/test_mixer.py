@@ -10,13 +10,13 @@ import torch
 from nnsight.intervention.interleaver import OutOfOrderError as OutOfOrder
 
 from probe.derive.kernels import KINDS
-from probe.measure import trace
 from probe.measure.edits import changed
 from probe.measure.run import Run
 from probe.measure.shapes import shapes
 from probe.recurrences import RECURRENCES
-from probe.standard.observed import ObservedValue as Observed
-from probe.standard.value import UnavailableValue
+from probe.standard import trace
+from probe.values.observed import ObservedValue as Observed
+from probe.values.value import UnavailableValue
 from tests.derive.mixers import CASES, OBSERVED, ONE_BY_ONE, Case, blocks_of, identities, run_of
 
 every = pytest.mark.parametrize("case", CASES, ids=str)

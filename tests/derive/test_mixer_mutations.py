@@ -11,11 +11,10 @@ from probe import registry
 from probe.checkpoints import factory, load, targets
 from probe.derive.draft import draft
 from probe.derive.family import default_family
-from probe.measure import trace
 from probe.measure.checks import mixer
 from probe.measure.identities import evaluate
 from probe.measure.run import measure
-from probe.standard import StandardizedTransformer
+from probe.standard import StandardizedTransformer, trace
 from tests.derive.mixers import CASES, Case, blocks_of, identities, run_of
 
 Wrong = dict[str, torch.Tensor]

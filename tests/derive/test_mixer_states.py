@@ -9,11 +9,11 @@ import torch
 
 from probe.checkpoints import factory
 from probe.derive.draft import draft
-from probe.measure import trace
 from probe.measure.checks import mixer
 from probe.measure.checks import recurrences as plain
 from probe.measure.identities import evaluate
 from probe.measure.run import measure
+from probe.standard import trace
 from tests.derive.mixers import loaded, run_of
 
 

@@ -13,13 +13,12 @@ import torch
 from probe.checkpoints import Loaded, factory, load, targets
 from probe.derive.declare import HostDraft
 from probe.derive.draft import draft
-from probe.measure import trace
 from probe.measure.checks import mixture
 from probe.measure.checks.mlp import checks as mlp_checks
 from probe.measure.edits import changed, edit_all
 from probe.measure.identities import Identity, evaluate
 from probe.measure.run import Run, measure
-from probe.standard import StandardizedTransformer
+from probe.standard import StandardizedTransformer, trace
 
 VALUES = ("router_logits", "expert_weights", "expert_indices", "expert_outputs", "routed_output")
 CHECKS = ("router", "expert choice", "expert weights", "experts", "routed sum", "mixture")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from probe.measure.collect import all_identities
-from probe.measure.run import measure, prepare
-from probe.measure.trace import Key, read_all
+from probe.measure.run import measure
+from probe.standard.inputs import prepare
+from probe.standard.trace import Key, read_all
 from tests.derive.summaries import standardized
 
 

@@ -9,10 +9,10 @@ import pytest
 from probe import checkpoints
 from probe.checkpoints import Loaded, Target, load
 from probe.checkpoints.published import published, stem
+from probe.derive.likeness import signature
 from probe.derive.transfer import transferred
 from probe.errors import ProbeError
-from probe.measure import findings
-from probe.measure.evidence import signature
+from probe.record import findings
 from probe.standard import StandardizedTransformer
 
 LLAMA = {
@@ -135,8 +135,7 @@ def test_a_block_like_none_of_the_twins_is_refused(monkeypatch: pytest.MonkeyPat
     loaded: Loaded = load(Target("stablelm", "stabilityai/stablelm-3b-4e1t", "config"))
     transferred(loaded)
     only = [target for target in checkpoints.targets("stablelm") if target.id == "tiny"]
-    monkeypatch.setattr(checkpoints, "targets", lambda family: only)
-    monkeypatch.setattr(findings, "targets", lambda family: only)
+    monkeypatch.setattr("probe.derive.transfer.targets", lambda family: only)
     with pytest.raises(
         ProbeError, match=r"^No tiny twin of stablelm .* block like each of those of stabilityai/.*: add"
     ):

@@ -187,7 +187,7 @@ def test_rows_that_another_version_breaks_are_told_with_both_versions(
 ) -> None:
     from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaMLP
 
-    from probe.measure import findings
+    from probe.record import findings
 
     findings.forget()
     request.addfinalizer(findings.forget)

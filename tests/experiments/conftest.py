@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from probe.experiments import QUIRKS, Verdict
-from probe.measure.anatomy import derive
-from probe.measure.run import Run, Stack, measure, prepare
-from probe.measure.trace import read_all
+from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
+from probe.standard.inputs import prepare
+from probe.standard.stack import Stack
+from probe.standard.trace import read_all
+from probe.wiring.anatomy import derive
 from tests.experiments.pairs.build import Twin, model_of
 
 Change = Callable[[Any], None]

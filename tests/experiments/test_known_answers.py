@@ -19,9 +19,9 @@ from probe.experiments import QUIRKS, errors, run_all
 from probe.experiments.base import Verdict
 from probe.experiments.facts import facts
 from probe.experiments.pictures.load import pictures as load_pictures
-from probe.measure.findings import twin
 from probe.measure.run import Run, measure
 from probe.measure.shapes import shapes
+from probe.record.findings import twin
 from probe.standard import StandardizedTransformer
 
 SLUGS = set(

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from probe.experiments.registry import QUIRKS
-from probe.standard.hosts import Attention
+from probe.values.hosts import Attention
 
 Decide = Callable[..., Any]
 RunOf = Callable[..., Any]

@@ -13,7 +13,7 @@ from transformers import activations
 
 from probe.experiments import QUIRKS, some
 from probe.experiments.facts import facts
-from probe.experiments.shared import Shared
+from probe.instruments.shared import Shared
 
 Decide = Callable[..., Any]
 RunOf = Callable[..., Any]

@@ -16,9 +16,9 @@ from probe.checkpoints import images, load, targets, twins
 from probe.checkpoints.digest import of_weights
 from probe.experiments.vision import QUIRKS, _packed
 from probe.measure.run import Run, measure
-from probe.measure.trace import Key
 from probe.schema import Experiment
 from probe.standard import StandardizedTransformer
+from probe.standard.trace import Key
 
 Mutation = Callable[[Any], Any]
 SEES = ("gemma4_text/tiny-vision", "gemma4_text/tiny-moe", "llama4_text/tiny-vision", "gemma3_text/tiny-vision")

@@ -12,7 +12,7 @@ from torch import nn
 
 from probe.checkpoints import digest
 from probe.experiments.wiring import QUIRKS
-from probe.measure.trace import Key
+from probe.standard.trace import Key
 
 Decide = Callable[..., Any]
 RunOf = Callable[..., Any]

@@ -9,10 +9,10 @@ import pytest
 
 from probe.checkpoints import load, real, resolve, targets
 from probe.errors import ProbeError
-from probe.measure.about import about, listed
-from probe.measure.run import prepare
+from probe.record.about import about, listed
 from probe.registry import get
 from probe.standard import StandardizedTransformer
+from probe.standard.inputs import prepare
 
 
 def test_a_record_of_real_weights_is_listed_as_such_where_they_are_not_installed(

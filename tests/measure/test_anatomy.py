@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-from probe.measure.anatomy import BlockAnatomy, derive
-from probe.measure.mixing import reach
-from probe.measure.norms import is_gated_norm, is_norm
-from probe.measure.sums import text
+from probe.wiring.anatomy import BlockAnatomy, derive
+from probe.wiring.mixing import reach
+from probe.wiring.norms import is_gated_norm, is_norm
+from probe.wiring.sums import text
 
 SMALL: dict[str, dict[str, Any]] = {
     "llama": {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2},

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from probe.errors import ProbeError
-from probe.measure.findings import twin
+from probe.record.findings import twin
 from probe.standard import UnavailableValue
 
 FAMILIES = ["llama", "gemma4_text", "granite", "bloom", "mamba2"]

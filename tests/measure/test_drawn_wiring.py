@@ -9,12 +9,12 @@ import torch
 
 from probe.checkpoints import load, targets
 from probe.measure.edits import changed
-from probe.measure.run import prepare
-from probe.measure.trace import Worker, run
 from probe.render.diagram.interior import ATTENTION
 from probe.render.diagram.mixer import wiring
 from probe.standard import StandardizedTransformer
-from probe.standard.hosts import Host
+from probe.standard.inputs import prepare
+from probe.standard.trace import Worker, run
+from probe.values.hosts import Host
 
 MIXERS = (
     "mamba mamba2 jamba qwen3_next kimi_linear olmo_hybrid rwkv xlstm recurrent_gemma minimax lfm2 falcon_h1 zamba2"

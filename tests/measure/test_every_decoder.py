@@ -12,9 +12,9 @@ import torch
 
 from probe.checkpoints import factory
 from probe.checkpoints.factory.check import stack
-from probe.measure.anatomy import BlockAnatomy, Term, derive
-from probe.measure.sums import text
-from probe.measure.symbols import first_tensor
+from probe.wiring.anatomy import BlockAnatomy, Term, derive
+from probe.wiring.sums import text
+from probe.wiring.symbols import first_tensor
 
 TOLERANCE = 2e-5
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from probe.measure import values
-from probe.measure.findings import twin
 from probe.measure.held import held_shapes, view
 from probe.measure.run import Run, measure
-from probe.measure.trace import Key
 from probe.measure.values import Measured
+from probe.record.findings import twin
 from probe.schema import HfPath, Value
+from probe.standard.trace import Key
 
 TWINS = [
     ("llama", "tiny-mha"),

@@ -16,12 +16,13 @@ from probe import registry
 from probe.checkpoints import load, targets, tokens
 from probe.checkpoints.images import processor
 from probe.checkpoints.images import test_image as picture
-from probe.measure.configs import wrapper_rows
 from probe.measure.images import images
-from probe.measure.run import IMAGE_PROMPT, measure
+from probe.measure.run import measure
+from probe.record.configs import wrapper_rows
 from probe.render.recipes.images import sums
 from probe.schema import Images, Station
 from probe.standard import StandardizedTransformer
+from probe.standard.inputs import IMAGE_PROMPT
 
 TWINS = [
     (about.name, name)

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from probe.experiments.traced import attention_value
-from probe.measure.findings import twin
-from probe.measure.modules import Modules, examine, rows
-from probe.measure.modules.experts import _fit
-from probe.measure.modules.layout import Layout, Run, layout
-from probe.measure.modules.sized import _readings
 from probe.measure.run import Run as Measured
 from probe.measure.run import measure
-from probe.measure.trace import read_all
+from probe.record.findings import twin
+from probe.record.modules import Modules, examine, rows
+from probe.record.modules.experts import _fit
+from probe.record.modules.layout import Layout, Run, layout
+from probe.record.modules.sized import _readings
 from probe.schema import Output, Returned, Weight
+from probe.standard.trace import read_all
 
 HEADED = [
     ("llama", "tiny", "6 × 8"),

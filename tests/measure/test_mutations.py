@@ -15,11 +15,12 @@ import torch
 
 from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
-from probe.measure import collect, findings
-from probe.measure.record import probe_target
+from probe.measure import collect
+from probe.record import findings
+from probe.record.assembled import probe_target
 from probe.standard import StandardizedTransformer, family_module
-from probe.standard.hosts import Host
-from probe.standard.location import Location
+from probe.values.hosts import Host
+from probe.values.location import Location
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

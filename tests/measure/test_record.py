@@ -10,11 +10,10 @@ import pytest
 from probe import registry
 from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
-from probe.measure import evidence
-from probe.measure.carried import carried, twin_for
-from probe.measure.findings import forget, twin
-from probe.measure.record import probe_target
-from probe.schema import Record
+from probe.record.assembled import probe_target
+from probe.record.carried import carried, evidence, twin_for
+from probe.record.findings import forget, twin
+from probe.schema import Evidence, Record
 from probe.standard import StandardizedTransformer
 from probe.store import canonical, read_json, record_path
 
@@ -110,9 +109,7 @@ def test_the_likest_twin_stands_behind_a_config() -> None:
 def test_a_window_that_one_of_the_two_lacks_is_told() -> None:
     target = next(target for target in targets("mistral") if target.id == "mistralai/Mistral-7B-Instruct-v0.3")
     model = StandardizedTransformer(load(target))
-    told = {
-        name: evidence.evidence(model, twin("mistral", name), [0] * 32, None).differs for name in ("tiny", "tiny-full")
-    }
+    told = {name: evidence(model, twin("mistral", name), [0] * 32, None).differs for name in ("tiny", "tiny-full")}
     assert told == {"tiny": ["sliding_window is None, on the twin a number"], "tiny-full": []}
 
 
@@ -120,7 +117,7 @@ def test_differing_flags_are_told() -> None:
     target = next(target for target in targets("gemma4_text") if target.id == "google/gemma-4-E4B-it")
     model = StandardizedTransformer(load(target))
     _, behind, blocks, tower = twin_for(model)
-    assert isinstance(behind, evidence.Evidence)
+    assert isinstance(behind, Evidence)
     assert len(blocks) == 42 and tower is not None
     assert any("use_double_wide_mlp" in entry for entry in behind.differs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probe import store
-from probe.measure.subtitle import subtitle
+from probe.record.subtitle import subtitle
 from probe.schema import Experiment, Record
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from probe.measure.anatomy import BlockAnatomy, Underivable, derive, held_value
-from probe.measure.sums import multiplier, text, value
+from probe.wiring.anatomy import BlockAnatomy, Underivable, derive, held_value
+from probe.wiring.sums import multiplier, text, value
 
 WIDTH, LANES = 8, 3
 

@@ -10,8 +10,8 @@ import pytest
 
 from probe.checkpoints import factory
 from probe.checkpoints.factory.check import stack
-from probe.measure.anatomy import BlockAnatomy, derive
-from probe.measure.sums import text
+from probe.wiring.anatomy import BlockAnatomy, derive
+from probe.wiring.sums import text
 
 Sublayer = tuple[str, str, str]
 

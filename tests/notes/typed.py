@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from probe.render.references import ON, REFERENCE
-from probe.snippets.code import FENCE
+from probe.render.references import REFERENCE
+from probe.snippets.code import FENCE, ON
 
 NAMES = re.compile(
     r"\bE[24]B\b|\b\d+B-A\d+B\b|\b\d+(\.\d+)?[BM]\b"  # sizes that are names

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from probe.checkpoints import targets
-from probe.measure.record import probe_target
+from probe.record.assembled import probe_target
 from probe.schema import Record
 from probe.store import read_record, record_path
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from probe.measure.findings import twin
-from probe.measure.modules.known import Known
-from probe.measure.modules.returned import returned
 from probe.measure.run import measure
+from probe.record.findings import twin
+from probe.record.modules.known import Known
+from probe.record.modules.returned import returned
 from probe.render.recipes import recipes
 from probe.render.standing import Standing
 from probe.schema import HfPath, Record, Returned

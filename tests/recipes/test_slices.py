@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from probe.measure.findings import twin
-from probe.measure.modules import rows
-from probe.measure.modules.experts import experts
-from probe.measure.modules.weights import weights
 from probe.measure.run import measure
+from probe.record.findings import twin
+from probe.record.modules import rows
+from probe.record.modules.experts import experts
+from probe.record.modules.weights import weights
 from probe.render.recipes import recipes
 from probe.render.recipes.names import TRACE
 from probe.render.recipes.place import is_added

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from probe.standard.axes import Axes, forms
-from probe.standard.layouts import LAYOUTS
+from probe.values.axes import Axes, forms
+from probe.values.layouts import LAYOUTS
 
 DIMS = LAYOUTS["Keys"].dims
 SIZES = {"batch": 2, "num_kv_heads": 3, "seq": 5, "qk_head_dim": 7}

@@ -11,7 +11,7 @@ import torch
 from probe.checkpoints import load, resolve
 from probe.checkpoints.images import test_image as make_image
 from probe.standard import StandardizedTransformer, UnavailableValue
-from probe.standard.location import Location
+from probe.values.location import Location
 
 Twin = Callable[..., StandardizedTransformer]
 PROMPT = "The Eiffel Tower is in"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ...instruments.extra import SHORT, attentions
+from ...instruments.perturbed import Batch, alone
+from ...instruments.projected import linear_paths
+from ...instruments.rows import Change, Rows, Times, hooks
+from ...instruments.tap import Tapped
 from ...measure.rounding import digits
 from ...measure.run import Run
 from ...schema import Picture, Series
 from ..bounded import responses
 from ..clipping import limits, unturned
-from ..extra import SHORT, attentions
-from ..perturbed import Batch, alone
-from ..projected import linear_paths
-from ..rows import Change, Rows, Times, hooks
-from ..tap import Tapped
 
 FACTORS = tuple(10.0**power for power in range(-2, 7))
 

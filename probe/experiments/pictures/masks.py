@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ...instruments.tap import MASKED
 from ...measure.run import Run
 from ...schema import Picture
 from ..base import some
 from ..prompts import prompts
 from ..support import Support, classify, plain
-from ..tap import MASKED
 from ..traced import attention_value
 
 SHOWN = 24

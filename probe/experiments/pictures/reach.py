@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from ...instruments.extra import attention_hosts, forward, once, part, token_ids
+from ...instruments.tap import Change, Rows, hooks
 from ...measure.edits import noise_like
 from ...measure.run import Run
 from ...schema import Picture
 from ..answers import tolerance
 from ..base import some
-from ..extra import attention_hosts, forward, once, part, token_ids
-from ..tap import Change, Rows, hooks
 from .masks import grouped, named, picture
 
 PLACES = 24

@@ -7,8 +7,8 @@ import torch
 from ...measure.edits import factor_value
 from ...measure.rounding import digits
 from ...measure.run import Run
-from ...measure.sums import factors
 from ...schema import Picture, Series
+from ...wiring.sums import factors
 
 MOST = 6
 """Most factors that are shown."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from ...measure.rounding import digits
-from ...measure.run import Run, Stack
+from ...measure.run import Run
 from ...schema import Picture, Series
+from ...standard.stack import Stack
 
 
 def pictures(run: Run) -> list[Picture]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...standard.stack import Stack
 from ..identities import Check
-from ..run import Stack
 from . import attention, mixer, mixture, mlp, stream
 from .attention import fitted_scale
 from .parts import HIDDEN

@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
+from ...standard.stack import Stack
 from ..identities import Block, Check, Form
-from ..run import Stack
 from .parts import MASKED, called, hosts, linear_outputs, named, term, through
 
 

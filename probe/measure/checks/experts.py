@@ -8,8 +8,8 @@ from itertools import permutations
 
 import torch
 
+from ...wiring.norms import is_norm
 from ..identities import Block, Form
-from ..norms import is_norm
 from . import routing
 
 

@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
+from ...standard.stack import Stack
 from ..identities import Block, Check, Form
-from ..run import Stack
 from . import recurrence
 from .parts import hosts, known_numbers, named, term, through
 

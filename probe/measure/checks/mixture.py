@@ -10,10 +10,10 @@ from functools import partial
 
 import torch
 
-from ..anatomy import Term
+from ...standard.stack import Stack
+from ...wiring.anatomy import Term
+from ...wiring.norms import is_norm
 from ..identities import Block, Check, Form
-from ..norms import is_norm
-from ..run import Stack
 from . import experts, routing
 from .parts import hosts, named, term, through
 

@@ -7,8 +7,8 @@ from functools import partial
 
 import torch
 
+from ...standard.stack import Stack
 from ..identities import Block, Check, Form
-from ..run import Stack
 from .parts import called, first, hosts, inner_norms, known_numbers, linear_outputs, named, term, through
 
 SHARED = ".shared_experts"

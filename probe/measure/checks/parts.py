@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import torch
 
-from ..anatomy import Term
+from ...standard.stack import Stack
+from ...wiring.anatomy import Term
+from ...wiring.norms import is_norm
 from ..identities import Block
-from ..norms import is_norm
-from ..run import Stack
 
 HIDDEN = 1e30
 """Scores below minus this are masked."""

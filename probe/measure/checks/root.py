@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import torch
 
-from ...standard.readout import number
+from ...values.readout import number
+from ...wiring.norms import is_norm
 from ..identities import Check, Form, Pair
-from ..norms import is_norm
 from ..run import Run
 
 

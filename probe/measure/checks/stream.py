@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from ...standard.stack import Stack
+from ...wiring.nodes import Node, NormNode, ProductNode, children, has_stream, places
+from ...wiring.norms import is_norm
+from ...wiring.sums import text, value
 from ..edits import factor_value
 from ..identities import Block, Check, Form, Pair
-from ..nodes import Node, NormNode, ProductNode, children, has_stream, places
-from ..norms import is_norm
-from ..run import Stack
-from ..sums import text, value
 from .parts import first
 
 

@@ -13,8 +13,8 @@ from torch import nn
 from probe import registry
 from probe.checkpoints import Loaded, digest, factory, images, twins
 from probe.experiments import QUIRKS, Quirk, Verdict
-from probe.measure import findings
 from probe.measure.run import Run, measure
+from probe.record import findings
 from probe.standard import StandardizedTransformer
 
 Mutate = Callable[[Any], None]
