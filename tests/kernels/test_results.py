@@ -20,7 +20,7 @@ from probe.schema import Provenance
 from probe.schema.kernels import Comparison, Difference, KernelResults
 from probe.store import canonical
 from tests.conftest import ROOT
-from tests.render.test_know import committed, plain
+from tests.render.knowing import committed, plain
 
 FOUND = results.committed()
 PROVENANCE = Provenance(torch="2", transformers="5", nnsight="0", device="cpu", python="3.11")

@@ -12,7 +12,7 @@ from probe.render.lookups import lookups
 from probe.render.places import is_served
 from probe.render.standing import Standing
 from probe.schema import Experiment, Record, Value
-from tests.render.test_know import COMMITTED, FAMILIES
+from tests.render.knowing import COMMITTED, FAMILIES
 
 
 @dataclass

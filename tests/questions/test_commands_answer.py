@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from probe import cli, names
-from tests.render.test_know import COMMITTED
+from tests.render.knowing import COMMITTED
 
 
 def test_read_under_sdpa_refuses_with_the_rows_own_sentence(capsys: pytest.CaptureFixture[str]) -> None:

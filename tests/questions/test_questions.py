@@ -21,7 +21,7 @@ from probe.render.text import figure
 from probe.render.values import tables
 from probe.schema import Value
 from tests.questions.pages import PAGES, Of, Page
-from tests.render.test_know import COMMITTED, plain
+from tests.render.knowing import COMMITTED, plain
 
 
 @dataclass(frozen=True)

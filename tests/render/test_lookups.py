@@ -10,7 +10,7 @@ from probe.render.answers import Lookup
 from probe.render.lookups import lookups
 from probe.render.standing import Standing
 from probe.schema import Element, Entries, Fact, Output, Returned, Weight
-from tests.render.test_know import COMMITTED, FAMILIES, changed, committed
+from tests.render.knowing import COMMITTED, FAMILIES, changed, committed
 
 
 def tables(family: str, page: Standing) -> dict[str, Lookup]:

@@ -12,7 +12,7 @@ from probe.render.know.order import paths
 from probe.render.know.subject import Subject
 from probe.render.other_names import told
 from probe.render.values import tables
-from tests.render.test_know import committed
+from tests.render.knowing import committed
 
 
 def names_of(family: str, value: str, host: str = "model.layers[i]", twin: str = "tiny") -> dict[str, str | None]:
