@@ -210,7 +210,7 @@ def _sums(standing: Standing, part: Record | Vision, vision: bool) -> list[Sum]:
         if found is None:
             out.append(Sum(written, where, "", "", "", "not evaluated: " + standing.words(), None))
             continue
-        count = f"{len(found.blocks)} blocks" if found.blocks is not None else "the model"
+        count = plural(len(found.blocks), "block") if found.blocks is not None else "the model"
         on = f" of the twin {standing.twin_id}" if standing.borrowed(vision) else ""
         out.append(
             Sum(

@@ -126,6 +126,17 @@ def test_on_a_narrow_screen_every_cell_is_seen_and_told_whose_it_is(open_page: O
     assert same.count() == page.locator(".compare-facts .same").count()
 
 
+def test_four_columns_are_stacked_where_they_have_no_room_beside_each_other(open_page: Open) -> None:
+    page = open_page(TWO + "&c=llama&d=gemma4_text/google--gemma-4-26B-A4B", 1100)
+    page.wait_for_selector(".compare-table")
+    tops = "cells => new Set(cells.map(cell => Math.round(cell.getBoundingClientRect().top))).size"
+    for width, rows in ((1100, 2), (1300, 1)):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.locator(".row-mix td").evaluate_all(tops) == rows, width
+        right = page.locator(".compare-table").evaluate("table => table.getBoundingClientRect().right")
+        assert right <= width == page.evaluate("document.documentElement.scrollWidth")
+
+
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
 def test_axe_finds_nothing_serious_in_a_comparison(open_page: Open, axe: str, scheme: str, width: int) -> None:
     page = open_page(TWO, width, color_scheme=scheme)

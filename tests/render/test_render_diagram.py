@@ -129,6 +129,35 @@ def test_no_label_of_any_committed_block_is_left_out_or_leaves_its_drawing_or_co
     assert len(seen) > 200
 
 
+@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    ("name", "on_stream"),
+    [
+        ("llama", ["layer_input", "add", "layer_mid", "add", "layer_output"]),
+        ("openai-gpt", ["layer_input", "add", "ln_1", "layer_mid", "add", "ln_2", "layer_output"]),
+        ("rwkv", ["layer_input", "pre_ln", "add", "layer_mid", "add", "layer_output"]),
+        (
+            "minimax",
+            ["layer_input", "input_layernorm", "attn_alpha_factor", "add", "layer_mid", "post_attention_layernorm"]
+            + ["mlp_alpha_factor", "add", "layer_output"],
+        ),
+    ],
+)
+def test_norms_and_factors_of_the_stream_itself_stand_on_it_in_the_order_of_the_sum(
+    name: str, on_stream: list[str], narrow: bool
+) -> None:
+    record = read_record(ROOT / "site_src" / "records" / name / "tiny.json")
+    svg = drawn((record.shapes[0], 0, [0], record.values, "model."), narrow)
+    [stream] = {x for said, x, _, _ in _nodes(svg) if said == "add, add"}
+    found = [(y, said) for said, x, y, _ in _nodes(svg) if x == stream]
+    for link in svg.iter("a"):
+        if "box" not in link.get("class", "") and (rect := link.find("rect")) is not None:
+            left, top, width = (float(rect.get(key, "nan")) for key in ("x", "y", "width"))
+            if left < stream < left + width:
+                found.append((top, link.get("aria-label", "")))
+    assert [said.partition(",")[0] for _, said in sorted(found)] == on_stream
+
+
 def _nodes(svg: ElementTree.Element) -> list[tuple[str, float, float, float]]:
     """Every ⊕ and ⊗ as (what it is, centre, radius)."""
     out = []

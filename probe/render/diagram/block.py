@@ -19,6 +19,9 @@ WIDE, NARROW = 668.0, 326.0
 BESIDE = 34.0
 """From where a sublayer's way ends to its contribution, so that ⊗ between them touches neither."""
 
+BETWEEN, SCALED = 14.0, 36.0
+"""Between two things on the stream, and from an add up to what multiplies the stream before it."""
+
 JOINT = 24.0
 """From the left of a box to where what feeds a sublayer is added to what it reads."""
 
@@ -44,12 +47,10 @@ def draw(block: Block, narrow: bool, title: str, stream: str) -> Markup:
     canvas = Canvas(frame.width, stream)
     y = 2.0
     top = y
-    if block.start:
-        y = station(canvas, frame, block.start, y)
-    for lanes, mid in zip(block.groups, block.mids, strict=True):
+    y = stations(canvas, frame, block.starts, y, 0)
+    for lanes, mids in zip(block.groups, block.mids, strict=True):
         y = group(canvas, frame, lanes, y)
-        if mid and mid.state != "absent":
-            y = station(canvas, frame, mid, y + 20)
+        y = stations(canvas, frame, mids, y, 20)
     bottom = tail(canvas, frame, block, y, top + CHIP / 2)
     return canvas.svg(bottom + 3, title, "narrow" if narrow else "wide")
 
@@ -65,8 +66,15 @@ def tail(canvas: Canvas, frame: Frame, block: Block, y: float, top: float) -> fl
     return station(canvas, frame, block.end, bottom) if block.end else bottom
 
 
+def stations(canvas: Canvas, frame: Frame, labels: list[Label], y: float, gap: float) -> float:
+    """What stands on the stream one below the other, the first ``gap`` below ``y``. Returns where they end."""
+    for place, label in enumerate(labels):
+        y = station(canvas, frame, label, y + (BETWEEN if place else gap))
+    return y
+
+
 def station(canvas: Canvas, frame: Frame, label: Label, y: float) -> float:
-    """A value of the stream, on the stream's line. Returns where it ends."""
+    """A value of the stream, or a norm that it passes, on the stream's line. Returns where it ends."""
     canvas.place(label, 1 if frame.narrow else max(1.0, frame.stream - label.width / 2), y)
     return y + CHIP
 
@@ -165,6 +173,8 @@ def _lane(
         canvas.line([(ends.x, at), (target, at)], "flow", arrow=alone)
     if alone:
         canvas.node(lane.add, sink, at)
+        if lane.scaled:
+            canvas.node(lane.scaled, sink, at - SCALED)
     if outs is not None:
         outs.append(at)
     return ends.bottom

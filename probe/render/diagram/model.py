@@ -13,6 +13,7 @@ from probe.render.know.subject import host_path
 from probe.render.naming import Name, lines, tool_lines
 from probe.render.roles import KINDS, MIXTURE, value_role
 from probe.render.text import figure, row_id, words
+from probe.render.trunk import Met, met
 from probe.schema import Factor, Feeder, Shape, Sublayer, Value
 
 PANELS = (("router", re.compile(r"^router|^expert_(weights|indices)")), ("experts", re.compile(r"^expert_|^routed_")))
@@ -37,6 +38,7 @@ class Lane:
     """A sublayer as it is drawn, in the order of its computation.
 
     Attributes:
+        scaled: what multiplies the stream before this sublayer's add; None where nothing does.
         fed: what is added to the stream on the way into this sublayer alone, one module after another.
         joins: that add; None where there is none.
     """
@@ -52,17 +54,24 @@ class Lane:
     contribution: Label | None
     add: Label
     factor: Label | None = None
+    scaled: Label | None = None
     fed: list[Fed] = field(default_factory=list)
     joins: Label | None = None
 
 
 @dataclass
 class Block:
-    """A block as it is drawn. ``groups``: lanes that join at one add stand together."""
+    """A block as it is drawn.
 
-    start: Label | None
+    Attributes:
+        starts: what stands on the stream before the first sublayer: the input, and a norm of the stream itself.
+        mids: what stands on it behind each group's add.
+        groups: lanes that join at one add stand together.
+    """
+
+    starts: list[Label]
     end: Label | None
-    mids: list[Label | None]
+    mids: list[list[Label]]
     groups: list[list[Lane]]
     factors: list[Label]
     others: list[Label]
@@ -112,7 +121,8 @@ class Reader:
         self.parts: list[Part] = []
 
     def read(self) -> Block:
-        lanes = [self._lane(sub) for sub in self.shape.sublayers]
+        way = met(self.shape)
+        lanes = [self._lane(sub, place, way) for place, sub in enumerate(self.shape.sublayers)]
         groups: list[list[Lane]] = []
         joined = False
         for lane in lanes:
@@ -122,21 +132,41 @@ class Reader:
                 groups.append([lane])
             joined = lane.sub.parallel_with_next
         start, end = self._value("layer_input"), self._value("layer_output")
-        mids = [self._value("layer_mid") if k == 0 and len(groups) > 1 else None for k in range(len(groups))]
+        starts = [*([start] if start else []), *self._on_stream(way, 0)]
+        mids: list[list[Label]] = []
+        behind = 0
+        for lanes_here in groups:
+            behind += len(lanes_here)
+            mid = self._value("layer_mid") if not mids and len(groups) > 1 else None
+            value = [mid] if mid and mid.state != "absent" else []
+            following = self.shape.sublayers[behind].pre_norm if behind < len(lanes) else None
+            norms = self._on_stream(way, behind)
+            own = [norm for norm in norms if norm.text != following]
+            mids.append([*own, *value, *(norm for norm in norms if norm.text == following)])
         factors = [self._factor(f) for f in self.shape.factors if f.applies_to == "sum"]
         others = [
             label
             for name in self.here
             if name not in self.used and (label := self._value(name)) and label.state != "absent"
         ]
-        return Block(start, end, mids, groups, factors, others, self.parts)
+        return Block(starts, end, mids, groups, factors, others, self.parts)
 
-    def _lane(self, sub: Sublayer) -> Lane:
+    def _on_stream(self, way: Sequence[Met], behind: int) -> list[Label]:
+        """The modules that the stream itself passes when it has taken up so many contributions."""
+        rows = [("does", "takes the stream itself: all that follows reads its output")]
+        return [
+            self._part("norm", each.name, "norm", "norm", rows)
+            for each in way
+            if each.kind == "module" and each.behind == behind
+        ]
+
+    def _lane(self, sub: Sublayer, place: int, way: Sequence[Met]) -> Lane:
         role = KINDS[sub.kind]
         stem = sub.contribution.removesuffix("_output")
+        on_stream = any(each.name == sub.pre_norm and each.behind == place for each in way)
         entry = (
             [self._norm(sub.pre_norm, f"norms the stream on the way into {sub.host or stem}", f"{stem}_norm_output")]
-            if sub.pre_norm
+            if sub.pre_norm and not on_stream
             else []
         )
         entry += [
@@ -205,6 +235,11 @@ class Reader:
             [("adds", sub.contribution), ("to", "the residual stream"), ("identity", self.shape.identity)],
         )
         factor = next(map(self._factor, self.shape.factors_of(sub)), None)
+        scales = [
+            self._part("times", each.name, "mark", "factor", [("multiplies", "the stream before the add")])
+            for each in way
+            if each.kind == "factor" and each.behind == place
+        ]
         return Lane(
             sub,
             box,
@@ -217,6 +252,7 @@ class Reader:
             contribution,
             add,
             factor,
+            next(iter(scales), None),
             [self._fed(feeder, sub) for feeder in sub.fed_by],
             self._joins(sub) if sub.fed_by else None,
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from probe.render.diagram.block import PHONE, group, station, tail
+from probe.render.diagram.block import PHONE, group, stations, tail
 from probe.render.diagram.canvas import CHIP, Canvas
 from probe.render.diagram.model import Block, Lane
 
@@ -30,13 +30,11 @@ class Piece:
 def pieces(block: Block, title: str, stream: str) -> list[Piece]:
     """The drawing of a block, from its input to its output. ``stream``: the role that colours the stream."""
     first = Canvas(PHONE.width, stream)
-    bottom = station(first, PHONE, block.start, 2) if block.start else CHIP
+    bottom = stations(first, PHONE, block.starts, 2, 0) if block.starts else CHIP
     made = [Piece(["in"], first.svg(bottom + 3, f"{title}, input", "piece"))]
-    for lanes, mid in zip(block.groups, block.mids, strict=True):
+    for lanes, mids in zip(block.groups, block.mids, strict=True):
         canvas = Canvas(PHONE.width, stream)
-        bottom = group(canvas, PHONE, lanes, 0)
-        if mid and mid.state != "absent":
-            bottom = station(canvas, PHONE, mid, bottom + 20)
+        bottom = stations(canvas, PHONE, mids, group(canvas, PHONE, lanes, 0), 20)
         made.append(Piece(_rows(lanes), canvas.svg(bottom + 3, f"{title}, {_named(lanes)}", "piece")))
     last = Canvas(PHONE.width, stream)
     bottom = tail(last, PHONE, block, 0, 0)

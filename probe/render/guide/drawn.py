@@ -44,7 +44,7 @@ def grid(drawing: Drawing) -> Canvas:
     ticks = [_short(tick) for tick in drawing.ticks]
     wide, high = len(ticks) * CELL, len(drawing.grid) * ROW
     turned = any(len(tick) * LETTER > CELL - 2 for tick in ticks)
-    foot = (max(map(len, ticks)) * LETTER if turned else 12) + 16
+    foot = (max(map(len, ticks)) * LETTER + 8 if turned else 12) + 16
     canvas = Canvas(LEFT + wide + 8, 4 + high + foot)
     top, most = 4, full(drawing)
     canvas.rectangles("ground", [(LEFT, top, wide, high)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from itertools import pairwise
 
@@ -13,6 +12,7 @@ from probe.render.know.heads import shared_heads
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
 from probe.render.know.terms import Term, host_of, terms
 from probe.render.text import prose
+from probe.render.trunk import met
 from probe.schema import Shape
 
 NAME = re.compile(r"[\w.\[\]]+")
@@ -178,7 +178,7 @@ def _last_stream(subject: Subject, found: list[Term]) -> list[Markup]:
     if scaled := factors_of_terms(subject, found):
         text = "In attribution a contribution counts as it is added: {scaled}."
         lanes = "hyper-connections" in subject.quirks
-        if not lanes and not any(_met(shape) for shape, _ in subject.shapes()) and subject.identities(BETWEEN):
+        if not lanes and not any(met(shape) for shape, _ in subject.shapes()) and subject.identities(BETWEEN):
             text = (
                 "Nothing scales or norms the stream itself between its adds, so in attribution a contribution counts "
                 "as it is added: {scaled}."
@@ -190,7 +190,7 @@ def _last_stream(subject: Subject, found: list[Term]) -> list[Markup]:
             "final norm reads it."
         )
         said.append(say(text, factor=listing([code(name) for name in sums])))
-    elif scaling := [block for shape, blocks in subject.shapes() if ast.Mult in _met(shape) for block in blocks]:
+    elif scaling := [block for shape, blocks in subject.shapes() if _is_scaled(shape) for block in blocks]:
         text = (
             "On {where} the stream itself is multiplied, so a contribution counts in the last stream with the product "
             "of all later factors."
@@ -199,29 +199,8 @@ def _last_stream(subject: Subject, found: list[Term]) -> list[Markup]:
     return said
 
 
-def _met(shape: Shape) -> set[type[ast.AST]]:
-    """What the stream goes through in the block's sum beside adds: `ast.Mult` for a factor, `ast.Call` for a norm or
-    another module; empty where it meets nothing, and where the sum is no arithmetic of single streams.
-    """
-    try:
-        node: ast.AST = ast.parse(shape.identity.partition(" == ")[0].replace(STREAM, "stream"), mode="eval").body
-    except SyntaxError:
-        return set()
-    met: set[type[ast.AST]] = set()
-    while not isinstance(node, ast.Name):
-        inner = [child for child in ast.iter_child_nodes(node) if _holds_stream(child)]
-        if not inner:
-            return set()
-        if isinstance(node, ast.Call):
-            met.add(ast.Call)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            met.add(ast.Mult)
-        node = inner[0]
-    return met
-
-
-def _holds_stream(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == "stream" for part in ast.walk(node))
+def _is_scaled(shape: Shape) -> bool:
+    return any(each.kind == "factor" for each in met(shape))
 
 
 def _centring(subject: Subject) -> list[Markup]:
