@@ -120,11 +120,11 @@ def _left(run: Run) -> list[Fact]:
     what = "With no positions passed, padding on the left moves logits at real tokens"
     if apart <= close:
         said = (
-            f"{what} by at most {number:g}, against padding on the right: where tokens stand in a row makes no "
+            f"{what} {_by('at most', number)}, against padding on the right: where tokens stand in a row makes no "
             "difference to them."
         )
     else:
-        said = f"{what} by up to {number:g}, against padding on the right; {_counted(run)}."
+        said = f"{what} {_by('up to', number)}, against padding on the right; {_counted(run)}."
     return [Fact(name="left_padding", label="Logits moved by padding on the left", value=number, statement=said)]
 
 
@@ -138,7 +138,11 @@ def _counted(run: Run) -> str:
         number = one_digit(_apart(called(run, {**given, "position_ids": counted}, "eager").logits))
     except REFUSED:
         return "it does not run with `position_ids` counted from the first real token"
-    return f"with `position_ids` counted from the first real token by up to {number:g}"
+    return f"with `position_ids` counted from the first real token {_by('up to', number)}"
+
+
+def _by(bound: str, number: float) -> str:
+    return f"by {bound} {number:g}" if number else "not at all"
 
 
 def _apart(logits: torch.Tensor) -> float:

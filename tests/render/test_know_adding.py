@@ -135,7 +135,7 @@ def test_a_contribution_made_beside_another_does_not_see_it() -> None:
 def test_behind_a_norm_of_the_stream_each_contribution_is_told_as_its_own_edit_went() -> None:
     text = plain(committed("minimax", "tiny"), "know-adding")
     assert "mlp_output is what model.layers.{i}.mlp returns: only the add comes after" in text
-    assert re.search(r"attention_output on blocks 1, 3 are what [^:]*: the add comes after, and then a norm", text)
+    assert re.search(r"attention_output \(blocks 1, 3\) are what [^:]*: the add comes after, and then a norm", text)
     assert "In the run noise was added to mlp_output," in text
 
 

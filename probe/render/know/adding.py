@@ -126,7 +126,7 @@ def _parts(subject: Subject, mine: Sequence[Term]) -> dict[str, object]:
 
 def _where(subject: Subject, blocks: Iterable[int]) -> str:
     mine = sorted(blocks)
-    return "" if len(mine) == subject.total else f" on {subject.among(mine)}"
+    return "" if len(mine) == subject.total else f" ({subject.among(mine)})"
 
 
 def _giver(term: Term) -> Markup:
