@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from probe.errors import ProbeError
 from probe.index import Index
-from probe.registry import nearest
+from probe.registry import meant, nearest
 from probe.render.catalog import Family, read_family
 from probe.schema import Part, Record, Value
 from probe.store import file_stem, first_misfit, read_json, read_record, records_dir
@@ -215,5 +215,6 @@ def _fetch(site: str, path: str) -> Any:
 
 def _unknown(what: str, name: str, known: list[str], source: Source) -> ProbeError:
     where = source if source is not None else records_dir()
-    near = nearest(name, known) or f"; `reader.{'families' if what == 'family' else 'checkpoints'}` lists what there is"
+    near = (what == "family" and meant(name)) or nearest(name, known)
+    near = near or f"; `reader.{'families' if what == 'family' else 'checkpoints'}` lists what there is"
     return ProbeError(f"There is no record of the {what} {name!r} at {where}{near}.")

@@ -98,7 +98,7 @@ def families() -> list[Family]:
 def get(name: str) -> Family:
     """One family. Raises ProbeError with the nearest names where there is none of that name."""
     if (found := find(name)) is None:
-        near = nearest(name, names())
+        near = meant(name) or nearest(name, names())
         raise ProbeError(f"There is no family {name!r}{near}; `python -m probe list` shows them all.")
     return found
 
@@ -167,6 +167,28 @@ def title(name: str, class_name: str) -> str:
     the class is another family's."""
     stem = re.sub("(Text)?(ForCausalLM|LMHeadModel|ForConditionalGeneration)$", "", class_name)
     return stem if _letters(stem) == _letters(name.removesuffix("_text")) else name
+
+
+def meant(word: str) -> str:
+    """`` (…)`` for what is no family's name and still tells one: a checkpoint that one lists, a class, a title, or the
+    wrapper that one comes in; empty for anything else.
+    """
+    if having := [family.name for family in families() if word in family.checkpoints]:
+        return f" (a checkpoint of the family {having[0]})"
+    stem = _letters(re.sub(_ENDS, "", word))
+    found = [name for name in names() if stem and stem in _other_names(name)]
+    found = found or [name for name, row in table().items() if word and word == row.class_name]
+    return f" (that is {' or '.join(found)} here)" if found else ""
+
+
+_ENDS = r"(?<=.)(Text)?(For[A-Z]\w*|LMHeadModel|PreTrainedModel|(Text)?Model|(Text)?Config)$"
+"""How the names of transformers' classes end, after what is the family's."""
+
+
+def _other_names(name: str) -> set[str]:
+    """The letters of what a family is called beside its name."""
+    known = _known(name)
+    return set(map(_letters, [*known.title.split(" / "), known.root, name, name.removesuffix("_text")]))
 
 
 def _letters(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probe import registry
+from probe.errors import ProbeError
 from tests.cli.conftest import World
 
 HEAD = "model_type\tclass\tgroup\twrapper\ttitle\tcheckpoints\n"
@@ -48,6 +49,29 @@ def test_titles_are_one_familys_each_and_checkpoints_are_listed_once() -> None:
     assert len(set(titles)) == len(titles)
     listed = [hub_id for family in registry.families() for hub_id in family.checkpoints]
     assert len(set(listed)) == len(listed) and all(hub_id.count("/") == 1 for hub_id in listed)
+
+
+@pytest.mark.parametrize(
+    ("word", "family"),
+    [
+        ("LlamaForCausalLM", "llama"),
+        ("Qwen2VLForConditionalGeneration", "qwen2_vl_text"),
+        ("Gemma3TextConfig", "gemma3_text"),
+        ("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense"),
+        ("gemma4", "gemma4_text"),
+        ("GPT-2", "gpt2"),
+        ("Trinity Mini", "afmoe"),
+        ("meta-llama/Llama-3.1-8B", "llama"),
+    ],
+)
+def test_what_else_names_a_family_is_told_as_its(word: str, family: str) -> None:
+    with pytest.raises(ProbeError, match=rf"\((that is|a checkpoint of the family) {family}( here)?\)"):
+        registry.get(word)
+
+
+@pytest.mark.parametrize("word", ["", "Model", "tiny", "nowhere/Llama", "BertModel"])
+def test_a_word_that_tells_no_family_is_taken_for_none(word: str) -> None:
+    assert registry.meant(word) == ""
 
 
 def test_the_nearest_name_does_not_mind_the_case() -> None:
