@@ -15,7 +15,7 @@ from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.diff.check import check
 from probe.diff.show import diff
 from probe.drafting.command import draft
-from probe.errors import ProbeError
+from probe.errors import ProbeError, unforeseen
 from probe.guide.command import guide
 from probe.kernels.command import kernels
 
@@ -67,12 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(str(error), traceback.format_exc(), debug)
         return error.status
     except Exception as error:
-        _complain(f"This went wrong, unexpectedly: {_words(error)}", traceback.format_exc(), debug, hint=True)
+        _complain(unforeseen(error), traceback.format_exc(), debug, hint=True)
         return 1
-
-
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".replace("\n", " ").strip(": ")
 
 
 def _complain(sentence: str, trace: str, debug: bool, hint: bool = False) -> None:
@@ -141,7 +137,9 @@ def _require_family(name: str) -> None:
     if name in _VERBS:
         raise ProbeError(f"{name} is a command, and comes first: `python -m probe {name} --help` shows what it takes.")
     if registry.find(name) is None:
-        near = registry.nearest(name, [*_VERBS, *registry.names()])
+        near = registry.meant(name) or registry.nearest(name, [*_VERBS, *registry.names()])
+        if "/" in name:
+            near += "; a checkpoint comes after --checkpoint"
         raise ProbeError(
             f"There is no family or command {name!r}{near}; `python -m probe list` shows the families, and "
             "`python -m probe --help` the commands."

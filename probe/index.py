@@ -92,7 +92,7 @@ class IndexedTopic(Part):
 class Index(Part):
     """The whole index."""
 
-    version: Annotated[int, Field(alias="schema", description="version of this format")]
+    version: Annotated[int, Field(alias="schema", le=INDEX_VERSION, description="version of this format")]
     families: list[IndexedFamily]
     values: list[IndexedTopic]
     quirks: list[IndexedTopic]

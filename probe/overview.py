@@ -51,6 +51,7 @@ def families(given: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     found = parser.read(given)
     shown = [registry.get(name) for name in dict.fromkeys(found.families)] or registry.families()
+    store.require_records()
     rows = [(family, entries(family)) for family in shown]
     if found.json:
         sys.stdout.write(store.canonical([_data(*row) for row in rows]))

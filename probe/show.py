@@ -31,13 +31,15 @@ def read(given: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     found = parser.read(given)
     registry.get(found.family)
-    known = _known_values(found.family)
+    values = _recorded_values(found.family)
+    known = set().union(*values.values())
     _refuse_other_names(found.family, found.value, known, found.checkpoint)
     if known and found.value.rpartition(".")[2] not in known:
         if (said := _watched(found.family, found.value)) is not None:
             raise ProbeError(said, status=4)
         near = registry.nearest(found.value, sorted(known)) or f"; it has {', '.join(sorted(known))}"
         raise ProbeError(f"No record of {found.family} has a value {found.value!r}{near}.")
+    _refuse_elsewhere(found.family, found.value, values, found.checkpoint or "tiny")
 
     options = load_options(found)
     checkpoints = jobs.heavy("probe.checkpoints")
@@ -81,9 +83,10 @@ def read(given: list[str]) -> int:
 
 def _refuse_other_names(family: str, asked: str, known: set[str], checkpoint: str | None) -> None:
     """Say what a value is called here where another tool's name was asked for, or why there is no layer_mid."""
-    other = None if asked.rpartition(".")[2] in known else names.standard(asked)
-    value = other.value if other else asked
-    called = f"{asked!r} is {other.tool}'s name for {value}" if other else repr(asked)
+    last = asked.rpartition(".")[2]
+    other = None if last in known else names.standard(asked)
+    value = other.value if other else asked if asked.startswith("vision.") else last
+    called = names.called(asked, other) if other else repr(asked)
     if value == "layer_mid" and (reason := _parallel(family, checkpoint or "tiny")):
         lacking = f"{called}, which {family} does not have" if other else f"{family} has no layer_mid"
         raise ProbeError(f"{lacking}. {reason}", status=4)
@@ -121,11 +124,20 @@ def _watched(family: str, asked: str) -> str | None:
     return None
 
 
+def _refuse_elsewhere(family: str, asked: str, values: dict[str, set[str]], checkpoint: str) -> None:
+    """Say which twin has a value that the checkpoint lacks, as their records tell."""
+    name = asked if asked.startswith("vision.") else asked.rpartition(".")[2]
+    having = [twin for twin in registry.get(family).twins if name in values.get(twin, ())]
+    if having and name not in values.get(checkpoint.replace("/", "--"), {name}):
+        raise ProbeError(
+            f"{checkpoint} of {family} has no {name}, and {having[0]} has one: name it with --checkpoint.", status=4
+        )
+
+
 def _parallel(family: str, checkpoint: str) -> str | None:
     """Why a checkpoint has no stream between attention and MLP, as its record says it."""
-    path = store.record_path(family, checkpoint)
     try:
-        data = store.read_json(path)
+        data = store.read_json(store.record_path(family, checkpoint))
         found = {row["slug"]: row for row in data["experiments"]}["parallel-blocks"]
         if found["verdict"] != "yes" or any(row["name"] == "layer_mid" for row in data["values"]):
             return None
@@ -156,14 +168,15 @@ def _lender(family: str, checkpoint: str, value: str, host: str) -> int | None:
     return None
 
 
-def _known_values(family: str) -> set[str]:
-    """The names of the values in a family's records; empty where it has none that can be read."""
-    known: set[str] = set()
+def _recorded_values(family: str) -> dict[str, set[str]]:
+    """The names of the values in each of a family's records, by its file's stem; one that is broken is left out."""
+    found: dict[str, set[str]] = {}
     for path in store.record_files(family):
-        with contextlib.suppress(ProbeError, KeyError, TypeError):
+        with contextlib.suppress(ProbeError, KeyError, TypeError, AttributeError):
             data = store.read_json(path)
-            known |= {row["name"] for part in (data, data.get("vision") or {}) for row in part.get("values", [])}
-    return known
+            seen = [row["name"] for row in (data.get("vision") or {}).get("values", [])]
+            found[path.stem] = {*(row["name"] for row in data.get("values", [])), *seen, *map("vision.{}".format, seen)}
+    return found
 
 
 def _lines(data: dict[str, Any], stats: dict[str, float]) -> str:

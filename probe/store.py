@@ -36,6 +36,16 @@ def records_dir() -> Path:
     return Path(os.environ.get("PROBE_RECORDS") or ROOT / "site_src" / "records")
 
 
+def require_records() -> Path:
+    """The folder of all records. Raises ProbeError where it is missing."""
+    folder = records_dir()
+    if not folder.is_dir():
+        chosen = "PROBE_RECORDS names it: name another, or unset it"
+        remedy = chosen if os.environ.get("PROBE_RECORDS") else "`python -m probe --all` makes it"
+        raise ProbeError(f"There is no folder of records {folder}; {remedy}.")
+    return folder
+
+
 def cache_dir() -> Path:
     """The folder for what can be made again: ``PROBE_CACHE``, or a folder of ours in the user's cache."""
     if named := os.environ.get("PROBE_CACHE"):
@@ -109,7 +119,10 @@ def read_fitting(model: type[Fits], path: Path, command: str = "") -> Fits:
 
 def first_misfit(error: ValidationError) -> str:
     """The first place where data did not fit a schema, and what was wrong there."""
-    first = error.errors(include_url=False)[0]
+    every = error.errors(include_url=False)
+    first = next((misfit for misfit in every if misfit["loc"] == ("schema",)), every[0])
+    if first["type"] == "less_than_equal":
+        return f"schema: version {first['input']} of the format, newer than this code"
     return f"{'.'.join(map(str, first['loc'])) or 'the record as a whole'}: {first['msg']}"
 
 

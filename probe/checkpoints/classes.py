@@ -34,6 +34,8 @@ def config_from(raw: Mapping[str, Any]) -> PreTrainedConfig:
         raise ProbeError(f"This transformers does not know model_type {model_type!r}{hint}: install one that does.")
     try:
         return CONFIG_MAPPING[model_type].from_dict(dict(raw))
+    except MemoryError:
+        raise
     except Exception as error:
         said = " ".join(str(error).split())[:200]
         raise ProbeError(f"transformers refuses this config.json of {model_type!r} ({said}): mend it.") from error

@@ -8,7 +8,6 @@ from pathlib import Path
 from probe import jobs, registry, store
 from probe.arguments import Parser, add_load_options, directory, load_options, named, whole
 from probe.diff.measured import Checked, checks
-from probe.diff.sources import require_here
 from probe.diff.words import counted, listed
 from probe.errors import ProbeError
 
@@ -48,7 +47,7 @@ def check(given: list[str]) -> int:
         parser.error("--since takes no family: it finds them")
     if found.checkpoint and len(found.families) != 1:
         parser.error("--checkpoint takes one family")
-    require_here()
+    store.require_records()
     for name in found.families:
         registry.get(name)
         if not store.record_files(name):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,17 +67,7 @@ def source(name: str) -> Source:
 
 def here() -> Source:
     """The records of the working tree. Raises ProbeError where their folder is missing."""
-    return source(str(require_here()))
-
-
-def require_here() -> Path:
-    """The folder of the working tree's records. Raises ProbeError where it is missing."""
-    folder = store.records_dir()
-    if not folder.is_dir():
-        chosen = "PROBE_RECORDS names it: name another, or unset it"
-        remedy = chosen if os.environ.get("PROBE_RECORDS") else "`python -m probe --all` makes it"
-        raise ProbeError(f"There is no folder of records {folder}; {remedy}.")
-    return folder
+    return source(str(store.require_records()))
 
 
 def _of_folder(name: str, paths: Mapping[Key, Path]) -> Source:

@@ -80,7 +80,8 @@ def kernels(given: list[str]) -> int:
 def mixing(among: Iterable[str] = ("*",)) -> list[str]:
     """The families that have a mixer, as their twins' records tell; ``among`` are their names, or patterns of these."""
     found: dict[str, None] = {}
-    for path in sorted(path for name in among for path in store.records_dir().glob(f"{name}/tiny*.json")):
+    folder = store.require_records()
+    for path in sorted(path for name in among for path in folder.glob(f"{name}/tiny*.json")):
         shapes = store.read_json(path)["shapes"]
         if any(sublayer["kind"] == "mixer" for shape in shapes for sublayer in shape["sublayers"]):
             found[path.parent.name] = None

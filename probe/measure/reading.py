@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .. import names
 from ..checkpoints import Target, load
 from ..checkpoints.attention import asked_for
 from ..checkpoints.implementation import default_attention, switch
@@ -17,6 +18,7 @@ from ..standard.inputs import prepare
 from ..standard.trace import run as run_workers
 from ..values.hosts import Host
 from ..values.value import StandardValue
+from ..wiring.anatomy import Underivable, derive
 from .rounding import digits
 
 TOP = 5
@@ -120,10 +122,7 @@ def _find(model: StandardizedTransformer, value: str, layer: int | None) -> tupl
         if wanted in host.standard_values() and (label.startswith("model.vision") or not tower)
     ]
     if not found:
-        names = sorted({name for _, _, host in model.hosts() for name in host.standard_values()})
-        near = difflib.get_close_matches(wanted, names, n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(names)}."
-        raise ProbeError(f"{model.loaded.target.family} has no value {value!r}; {hint}")
+        raise _unserved(model, value, {name for _, _, host in model.hosts() for name in host.standard_values()})
     if layer is not None:
         blocks = sorted({block for _, block, _, _ in found if block is not None})
         at = [entry for entry in found if entry[1] == layer]
@@ -137,6 +136,37 @@ def _find(model: StandardizedTransformer, value: str, layer: int | None) -> tupl
         found = at
     label, block, host, declared = next((entry for entry in found if entry[2].refusal(entry[3]) is None), found[0])
     return label.replace("[i]", f"[{block}]"), host, declared
+
+
+def _unserved(model: StandardizedTransformer, asked: str, served: set[str]) -> ProbeError:
+    """Why a checkpoint has no value of that name, or what it is called here."""
+    family = model.loaded.target.family
+    other, last = names.standard(asked), asked.rpartition(".")[2]
+    value = other.value if other else last
+    if other and value in served:
+        return ProbeError(f"{names.called(asked, other)}: ask for {value}.")
+    if last in served and not asked.startswith("vision."):
+        return ProbeError(f"{asked!r} is no value's name: ask for {last}, and name its block with --layer.")
+    if value == "layer_mid" and not asked.startswith("vision.") and (reason := _without_middle(model)):
+        lacking = f"{names.called(asked, other)}, which {family} does not have" if other else f"{family} has no {value}"
+        return ProbeError(f"{lacking}. {reason}", status=4)
+    near = difflib.get_close_matches(last, served, n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(sorted(served))}."
+    return ProbeError(f"{family} has no value {asked!r}; {hint}")
+
+
+def _without_middle(model: StandardizedTransformer) -> str | None:
+    """Why no block has a point between its sublayers, as a run shows it; None where one has, or it cannot be told."""
+    _, inputs = prepare(model)
+    try:
+        blocks = derive([block._module for block in model.layers], lambda: model._module(**inputs, use_cache=False))
+    except Underivable:
+        return None
+    if all(len(block.terms) == 1 for block in blocks):
+        return "Each block adds to the stream once."
+    if all(len(block.terms) == 1 or block.topology == "parallel" for block in blocks):
+        return "Parallel block: the sublayers of each block read the same point of the stream, and all are added to it."
+    return None
 
 
 def _stats(tensor: torch.Tensor) -> dict[str, float]:

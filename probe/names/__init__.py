@@ -10,7 +10,7 @@ import re
 
 from .declared import ABSENT, NAMES, ROTARY, TOOLS, Name, Tool, Unless
 
-__all__ = ["ABSENT", "NAMES", "ROTARY", "TOOLS", "Name", "Tool", "Unless", "of", "same", "standard"]
+__all__ = ["ABSENT", "NAMES", "ROTARY", "TOOLS", "Name", "Tool", "Unless", "called", "of", "same", "standard"]
 
 
 def of(value: str) -> list[Name]:
@@ -32,6 +32,11 @@ def standard(asked: str) -> Name | None:
         if wanted in (name.name, name.name.removeprefix("blocks.{i}."), *ends):
             return name
     return None
+
+
+def called(asked: str, other: Name) -> str:
+    """What was asked for is that name's value: the beginning of a sentence."""
+    return f"{asked!r} is {other.tool}'s name for {other.value}"
 
 
 SHARED = {"hook_in", "hook_out", "hook_normalized", "output"}

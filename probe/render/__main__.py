@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 
 from probe.arguments import Parser, whole
-from probe.errors import ProbeError
+from probe.errors import ProbeError, unforeseen
 from probe.render.serve import serve
 from probe.render.site import build
 
@@ -27,7 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(given)
 
     def make() -> None:
-        built = build(options.records, options.site)
+        try:
+            built = build(options.records, options.site)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("Stopped. What was built before is as it was.") from None
         print(f"Built {built.pages} pages from {built.records} records in {built.seconds:.1f} s: {built.directory}")
 
     try:
@@ -40,9 +43,14 @@ def main(arguments: list[str] | None = None) -> int:
             traceback.print_exc()
         print(error, file=sys.stderr)
         return error.status
-    except KeyboardInterrupt:
-        if sys.stdout.isatty():
-            print()
+    except Exception as error:
+        if "--debug" in given:
+            traceback.print_exc()
+        print(f"{unforeseen(error)} (--debug shows the traceback)", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt as stop:
+        end_line = "\n" if sys.stderr.isatty() else ""  # after the ^C that a terminal shows
+        print(end_line + str(stop), end="\n" if str(stop) else "", file=sys.stderr)
         return 130
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -15,6 +16,8 @@ from probe.store import ROOT, records_dir
 
 _SIGN = "sitemap.xml"
 """What every built site has."""
+_BUILDING = ".building-"
+"""How the folder of a site begins that is being built; one is left where a build was killed."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     logging.getLogger("mkdocs").setLevel(logging.WARNING)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".building-", dir=directory) as made:
+        with tempfile.TemporaryDirectory(prefix=_BUILDING, dir=directory) as made:
             config = load_config(str(ROOT / "mkdocs.yml"), site_dir=made)
             config.plugins.on_startup(command="build", dirty=False)
             mkdocs_build(config)
@@ -56,6 +59,8 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     except MkDocsException as error:
         raise ProbeError(str(error)) from error
     except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise MemoryError from error
         where = error.filename2 or error.filename  # of a copy, the second is the one that is written
         raise ProbeError(
             f"The site cannot be written ({error.strerror}: {where}); free some room or choose another --site."
@@ -79,5 +84,7 @@ def _replace(directory: Path, made: Path) -> None:
 def _require_site(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise ProbeError(f"{folder} is no folder; choose another --site.")
-    if folder != ROOT / "site" and folder.is_dir() and any(folder.iterdir()) and not (folder / _SIGN).is_file():
+    if folder == ROOT / "site" or not folder.is_dir() or (folder / _SIGN).is_file():
+        return
+    if any(not path.name.startswith(_BUILDING) for path in folder.iterdir()):
         raise ProbeError(f"{folder} holds something that is no built site; choose another --site, or empty it.")

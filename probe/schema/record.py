@@ -297,7 +297,7 @@ class Vision(Part):
 class Record(Part):
     """Everything one probe of one checkpoint found."""
 
-    version: Annotated[int, Field(alias="schema", description="version of this format")]
+    version: Annotated[int, Field(alias="schema", le=SCHEMA_VERSION, description="version of this format")]
     family: str = Field(description="model_type of the text model")
     about: About
     checkpoint: Checkpoint

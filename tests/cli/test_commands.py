@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import termios
@@ -173,6 +174,19 @@ def test_list_shows_a_broken_record_as_one(world: World, content: bytes, sentenc
     assert line.startswith("  ✗ tiny ") and line.endswith(tiny["fault"])
 
 
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("list", "alpha_text"), ("check", "alpha_text"), ("kernels", "alpha_text")]
+)
+def test_a_folder_of_records_that_is_not_there_is_not_one_without_any(world: World, arguments: tuple[str, ...]) -> None:
+    shutil.rmtree(world.folder / "records", ignore_errors=True)
+    found = world.run(*arguments)
+    assert found.status == 2 and found.out == ""
+    assert found.err == (
+        f"There is no folder of records {world.folder / 'records'}; "
+        "PROBE_RECORDS names it: name another, or unset it.\n"
+    )
+
+
 def test_list_of_every_family_is_light_and_quick() -> None:
     """All decoders of transformers, on a line each: no torch, no transformers, little CPU time."""
     look = (
@@ -226,6 +240,7 @@ def test_a_committed_record_is_valid_canonical_and_in_its_place(path: Path) -> N
         (b'{"a": 1', "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[]", "not a JSON object"),
+        (b'{"schema": 99, "new": 1}', "version 99 of the format, newer than this code"),
         (b'{"schema": 1}', "does not fit the schema (family: Field required)"),
     ],
 )

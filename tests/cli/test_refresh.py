@@ -276,7 +276,8 @@ def test_unchanged_records_are_not_rewritten(world: World) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["alpha"], "nearest: alpha_text"),
+        (["alpha"], "that is alpha_text here"),
+        (["org/alpha"], "a checkpoint comes after --checkpoint"),
         (["zzz"], "no family or command 'zzz'"),
         (["--checkpoint", "nowhere"], "no checkpoint nowhere"),
         (["--offline"], "name a family"),

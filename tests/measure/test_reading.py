@@ -47,6 +47,24 @@ def test_a_wrong_name_or_block_gets_one_sentence(value: str, layer: int | None, 
         read_value(_twin("llama", "tiny"), value, layer=layer)
 
 
+@pytest.mark.parametrize(
+    ("family", "value", "sentence", "status"),
+    [
+        ("gpt_neox", "layer_mid", "gpt_neox has no layer_mid. Parallel block: the sublayers of each block", 4),
+        ("gpt_neox", "blocks.0.hook_resid_mid", "name for layer_mid, which gpt_neox does not have. Parallel block", 4),
+        ("mamba", "resid_mid", "which mamba does not have. Each block adds to the stream once", 4),
+        ("llama", "hook_resid_mid", "'hook_resid_mid' is TransformerLens's name for layer_mid: ask for layer_mid", 2),
+        ("llama", "layers.0.layer_mid", "ask for layer_mid, and name its block with --layer", 2),
+    ],
+)
+def test_a_run_tells_what_is_asked_for_where_no_record_does(
+    family: str, value: str, sentence: str, status: int
+) -> None:
+    with pytest.raises(ProbeError) as caught:
+        read_value(_twin(family, "tiny"), value)
+    assert sentence in str(caught.value) and caught.value.status == status
+
+
 def test_a_build_from_a_config_cannot_be_read() -> None:
     target = next(target for target in targets("llama") if target.id == "meta-llama/Llama-3.1-8B")
     with pytest.raises(ProbeError, match="only built from its config"):

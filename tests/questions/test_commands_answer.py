@@ -37,6 +37,9 @@ def test_read_says_where_an_encoder_without_names_is_told(
             ("phi", "hook_resid_mid"),
             "'hook_resid_mid' is TransformerLens's name for layer_mid, which phi does not have. ",
         ),
+        (("phi", "layers.0.layer_mid"), "phi has no layer_mid. Parallel block: "),
+        (("doge", "router_logits"), "tiny of doge has no router_logits, and tiny-moe has one: name it with --chec"),
+        (("llama4_text", "vision.layer_output"), "tiny of llama4_text has no vision.layer_output, and tiny-vision "),
         (("mamba", "attention_probabilities"), "No record of mamba has a value 'attention_probabilities'"),
     ],
 )

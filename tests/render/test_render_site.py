@@ -19,6 +19,7 @@ from mkdocs.exceptions import PluginError
 from probe.errors import ProbeError
 from probe.render import hooks
 from probe.render import site as render_site
+from probe.render.__main__ import main as render_main
 from probe.render.text import anchor
 from probe.schema import Record
 from tests.render import fixture
@@ -345,6 +346,22 @@ def test_a_site_stays_until_the_next_one_is_whole(
     else:
         assert render_site.build(site=tmp_path).pages == 1
         assert {path.name for path in tmp_path.iterdir()} == {"new"}
+
+
+def test_a_build_that_was_killed_or_stopped_stands_in_no_ones_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stops(config: MkDocsConfig) -> None:
+        raise faults.pop()
+
+    faults: list[BaseException] = [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory"), KeyboardInterrupt()]
+    (tmp_path / ".building-killed").mkdir()
+    monkeypatch.setattr("mkdocs.commands.build.build", stops)
+    assert render_main(["build", "--site", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "Stopped. What was built before is as it was.\n"
+    for _ in range(2):
+        assert render_main(["build", "--site", str(tmp_path)]) == 1
+        assert capsys.readouterr().err.startswith("The memory ran out: free some, ")
 
 
 def test_kernels_that_cannot_be_read_are_refused_before_any_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
