@@ -1,4 +1,8 @@
-"""Runs the snippets of a page as a reader would, and compares each with what the project's own name reads."""
+"""Runs the snippets of a page as a reader would, and compares each with what the project's own name reads.
+
+A forward pass stops before the next module where nothing of the snippet is left in the model: its trace has come to its
+end, or its hook has kept a value and is removed. What would follow is the untouched model's own forward.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from itertools import count
 from typing import Any
 
 import torch
+from nnsight.intervention.envoy import Envoy
+from nnsight.intervention.interleaver import EarlyStopException
 
-from probe.checkpoints import load, resolve
 from probe.render.recipes import FORMS, Recipe, recipes
 from probe.render.recipes.setup import setup
 from probe.render.recipes.slices import Slice, slices
@@ -29,8 +34,46 @@ _numbers = count()
 def execute(code: str, namespace: dict[str, Any]) -> None:
     """Run code whose source nnsight can read back."""
     name = f"<snippet {next(_numbers)}>"
+    namespace.pop("keep", None)  # an earlier snippet's
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     exec(compile(code, name, "exec"), namespace)
+
+
+def stop_when_done(namespace: dict[str, Any]) -> None:
+    """Let the forwards of a namespace's model stop before a module where the snippet has nothing left to do.
+
+    Some modules are of all models of a class, so that another model's forward calls them too: it is not stopped.
+    """
+    model = namespace["model"]
+    traced = isinstance(model, Envoy)
+    module = model._module if traced else model
+    forward, running = module.forward, False
+
+    def done() -> bool:
+        if traced:
+            interleaver = model.interleaver
+            return interleaver.interleaving and not any(worker.alive for worker in interleaver.mediators)
+        hook = namespace["hook"] if running and hasattr(namespace.get("keep"), "value") else None
+        return hook is not None and hook.id not in (hook.hooks_dict_ref() or ())
+
+    def before(*_: Any) -> None:
+        if done():
+            raise EarlyStopException
+
+    def until_done(*args: Any, **kwargs: Any) -> Any:
+        nonlocal running
+        running = True
+        try:
+            return forward(*args, **kwargs)
+        except EarlyStopException:
+            return None
+        finally:
+            running = False
+
+    for each in module.modules():
+        each.register_forward_pre_hook(before)
+    if not traced:  # nnsight catches by itself what stops it
+        module.forward = until_done
 
 
 def same(found: Any, wanted: Any) -> bool:
@@ -63,7 +106,7 @@ class Page:
     ran: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     unedited: torch.Tensor = field(init=False)
-    _untouched: torch.nn.Module | None = None
+    _untouched: dict[str, torch.Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
         for form in FORMS:
@@ -75,6 +118,10 @@ class Page:
         plain = self.namespaces["pytorch"]
         with torch.no_grad():
             self.unedited = plain["model"](**plain["inputs"]).logits
+        paths = {found.path for _, found in self.slices()}
+        self._untouched = {path: plain["model"].get_parameter(path).detach().clone() for path in paths}
+        for namespace in self.namespaces.values():
+            stop_when_done(namespace)
 
     def snippets(self) -> list[tuple[Value, list[Recipe]]]:
         """Every value with its recipes, the vision encoder's last."""
@@ -102,15 +149,8 @@ class Page:
             for form, code in found.code.items():
                 self._one(value, form, found.what, code, "logits", wanted)
                 weight = self.namespaces[form].pop("weight", None)
-                if weight is not None and not torch.equal(weight, self._weight(found)):
+                if weight is not None and not torch.equal(weight, self._untouched[found.path]):
                     self.wrong.append(f"{found.path}, {form}: the weight is not as it was")
-
-    def _weight(self, found: Slice) -> torch.Tensor:
-        """A parameter as it is on a model that no snippet touched."""
-        if self._untouched is None:
-            own = self.record.checkpoint
-            self._untouched = load(resolve(own.id, self.record.family)).module
-        return self._untouched.get_parameter(found.path)
 
     def _one(self, value: Value, form: str, kind: str, code: str, result: str, wanted: dict[str, Any]) -> None:
         namespace = self.namespaces[form]
