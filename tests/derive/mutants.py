@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +26,7 @@ from probe.measure.collect import all_identities
 from probe.standard import StandardizedTransformer
 from probe.standard.trace import declared
 from probe.values.value import Unserved
+from probe.wiring.anatomy import BlockAnatomy
 from probe.wiring.nodes import Node, ProductNode, every, rebuilt
 
 Mutation = Callable[[Draft], None]
@@ -39,44 +41,65 @@ def loaded(family: str, name: str) -> Loaded:
 class Subject:
     """A twin's right draft, the forward it comes from, and what is said against the right one too: the equations that
     its family does not keep.
+
+    Attributes:
+        twin: as it was loaded; a model is built on a copy.
+        wiring: of blocks by their paths, what each way to derive it found, which no draft bears on.
     """
 
+    twin: Loaded
     draft: Draft
     recording: Recording
-    reported: frozenset[str]
+    reported: frozenset[str] = frozenset()
+    wiring: dict[tuple[Callable[..., list[BlockAnatomy]], tuple[str, ...]], list[BlockAnatomy]] = field(
+        default_factory=dict
+    )
+
+    def reports(self, drafted: Draft) -> Generator[str]:
+        """What is said against a draft: the values that the model cannot give, and the equations that do not hold."""
+        model = replace(self.twin, module=copy.deepcopy(self.twin.module))
+        paths = {module: path for path, module in model.module.named_modules()}
+        derive = measuring.derive
+
+        def derived(blocks: list[torch.nn.Module], forward: Callable[[], object]) -> list[BlockAnatomy]:
+            key = derive, tuple(paths[block] for block in blocks)
+            if key not in self.wiring:
+                self.wiring[key] = derive(blocks, forward)
+            return self.wiring[key]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(default, "draft", lambda model, inputs: drafted)
+            patch.setattr("probe.standard.transformer.family_of", default.derived)
+            patch.setattr(measuring, "derive", derived)
+            standard = StandardizedTransformer(model)
+            for key, host, value in declared(standard):
+                if not isinstance(value, Unserved) and host.refusal(value) is not None:
+                    yield f"no {key.name}"
+            text, _ = all_identities(measuring.measure(standard))
+            yield from (identity.name for identity in text if not identity.holds)
 
 
 @lru_cache(maxsize=2)
 def subject(family: str, name: str) -> Subject:
-    model = loaded(family, name)
-    right = draft(model.module, default_inputs(model.module))
-    with recorder(model.module, [right.container]) as recording:
-        model.module(**several(default_inputs(model.module)))
-    with pytest.MonkeyPatch.context() as patch:
-        return Subject(right, recording, frozenset(_reports(patch, family, name, right)))
+    twin = loaded(family, name)
+    model = copy.deepcopy(twin.module)
+    right = draft(model, default_inputs(model))
+    with recorder(model, [right.container]) as recording:
+        model(**several(default_inputs(model)))
+    found = Subject(twin, right, recording)
+    return replace(found, reported=frozenset(found.reports(right)))
 
 
-def _reports(patch: pytest.MonkeyPatch, family: str, name: str, drafted: Draft) -> set[str]:
-    """What is said against a draft: the equations that do not hold, and the values that the model cannot give."""
-    patch.setattr(default, "draft", lambda model, inputs: drafted)
-    patch.setattr("probe.standard.transformer.family_of", default.derived)
-    model = StandardizedTransformer(loaded(family, name))
-    refused = {
-        f"no {key.name}"
-        for key, host, value in declared(model)
-        if not isinstance(value, Unserved) and host.refusal(value) is not None
-    }
-    text, _ = all_identities(measuring.measure(model))
-    return refused | {identity.name for identity in text if not identity.holds}
-
-
-def caught(patch: pytest.MonkeyPatch, family: str, name: str, mutate: Mutation) -> str:
-    """What reports a mutated draft: the equations that break, or the error that ends the probe; empty where nothing."""
+def caught(family: str, name: str, mutate: Mutation) -> str | None:
+    """What reports a mutated draft first: a value that is refused, an equation that breaks, or the error that ends the
+    probe; None where nothing does.
+    """
     known = subject(family, name)
     wrong = copy.deepcopy(known.draft)
     mutate(wrong)
     try:
-        return ", ".join(sorted(_reports(patch, family, name, wrong) - known.reported))
+        with closing(known.reports(wrong)) as reports:
+            return next((found for found in reports if found not in known.reported), None)
     except (ProbeError, OutOfOrderError) as error:
         return str(error)
 

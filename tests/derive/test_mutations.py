@@ -61,28 +61,26 @@ NAMED: dict[str, tuple[Mutation, tuple[str, ...]]] = {
     ("mutation", "family"),
     [pytest.param(name, family, id=f"{name}-{family}") for name, (_, families) in NAMED.items() for family in families],
 )
-def test_a_named_mistake(mutation: str, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert caught(monkeypatch, family, "tiny", NAMED[mutation][0])
+def test_a_named_mistake(mutation: str, family: str) -> None:
+    assert caught(family, "tiny", NAMED[mutation][0])
 
 
 @pytest.mark.parametrize("family", ["granite", "granitemoe", "falcon_h1", "minimax", "doge", "zaya", "minicpm3"])
 def test_a_dropped_factor(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     subject(family, "tiny")  # the right one first
     drop_factors(monkeypatch)
-    assert caught(monkeypatch, family, "tiny", lambda drafted: None)
+    assert caught(family, "tiny", lambda drafted: None)
 
 
 @pytest.mark.parametrize(
     ("family", "scale", "cap"), [("granite", 1.0, None), ("gemma2", 1.0, None), ("cohere", 1.0, None)]
 )
-def test_what_is_done_past_the_head_forgotten(
-    family: str, scale: float, cap: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_done_past_the_head_forgotten(family: str, scale: float, cap: float | None) -> None:
     def mutate(drafted: Draft) -> None:
         assert (drafted.scale, drafted.cap) != (scale, cap)
         drafted.scale, drafted.cap = scale, cap
 
-    assert caught(monkeypatch, family, "tiny", mutate)
+    assert caught(family, "tiny", mutate)
 
 
 KINDS = {
@@ -118,7 +116,7 @@ STILL_TRUE = {
 
 
 @pytest.mark.parametrize("family", KINDS)
-def test_a_neighbour_of_the_same_shape(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbour_of_the_same_shape(family: str) -> None:
     """No value may be read at the operation or module next to it that holds another tensor of its shape."""
     known = subject(family, "tiny")
     tried, missed = set(), set()
@@ -131,7 +129,7 @@ def test_a_neighbour_of_the_same_shape(family: str, monkeypatch: pytest.MonkeyPa
                         if name in each.values and each.values[name].at == at:
                             each.values[name] = replace(each.values[name], at=to)
 
-                if not caught(monkeypatch, family, "tiny", mutate):
+                if not caught(family, "tiny", mutate):
                     missed.add((family, name))
             tried.add((host.role, name, value.at))
     assert len(tried) > 5
