@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 
 from ..values.layouts import LAYOUTS
+from ..values.value import Refusal
 from .declare import Declared, HostDraft
 from .find import find, location
 from .kernels import Call
@@ -68,9 +69,10 @@ def only_in_pytorch(call: Call, name: str) -> str | None:
     if call.stand_in is None:
         return None
     package, function = call.stand_in.package, call.stand_in.function
-    return (
+    return Refusal(
         f"{name} needs the PyTorch code of {call.name}: where transformers can import {package} it runs that package's "
-        f"{function} instead, inside which no named place holds it, so load where {package} is not installed."
+        f"{function} instead, inside which no named place holds it, so load where {package} is not installed.",
+        code=call.name,
     )
 
 

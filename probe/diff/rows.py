@@ -23,6 +23,7 @@ EXACT = 1e-2
 _KERNELS = "eager_sdpa"
 _UNDEFINED = "eager_sdpa_padding"
 _PADDED = "left_padding"
+_POSITIONS = "measured `with_positions`"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ def _of(*names: str) -> Callable[[Row], Row]:
 
 def _but(row: Row, *names: str) -> Row:
     return {name: value for name, value in row.items() if name not in names}
+
+
+def _measured(row: Row) -> Row:
+    """What an experiment or a fact measured, a fact of the row each."""
+    return {f"measured {code(name)}": number for name, number in row.get("measured", {}).items()}
 
 
 def _value_facts(row: Row) -> Row:
@@ -142,6 +148,12 @@ def _fact_value(before: Row, after: Row) -> bool:
     return same(one, other)
 
 
+def _with_positions(before: Row, after: Row) -> bool:
+    """What padding moves with positions passed, of one significant digit too."""
+    one, other = ((row.get("measured") or {}).get("with_positions") for row in (before, after))
+    return same(one, other) or (one is not None and other is not None and neighbours(one, other))
+
+
 def _of_kernels(row: Row) -> bool:
     name = str(row.get("name"))
     return name.startswith(_KERNELS) or name == _PADDED
@@ -184,7 +196,7 @@ QUIRKS = Kind(
     lambda row: {
         "verdict": row["verdict"],
         "in blocks": row.get("blocks"),
-        **{f"measured {code(name)}": number for name, number in row.get("measured", {}).items()},
+        **_measured(row),
         **_but(row, "slug", "label", "verdict", "blocks", "measured", "statement"),
     },
     _of("label", "statement"),
@@ -195,9 +207,9 @@ FACTS = Kind(
     (lambda row: row["name"],),
     lambda row: row["label"],
     lambda row: f"{row['value']:g} {unit(row['value'], row.get('unit'))}".rstrip(),
-    lambda row: _but(row, "name", "label", "statement"),
+    lambda row: {**_but(row, "name", "label", "statement", "measured"), **_measured(row)},
     lambda row: {} if _of_kernels(row) else _of("label", "statement")(row),
-    {"value": _fact_value},
+    {"value": _fact_value, _POSITIONS: _with_positions},
 )
 CONFIG = Kind(
     "Sizes and config",

@@ -104,20 +104,21 @@ MANY = 8
 ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
-def some(blocks: list[int], total: int) -> str:
-    """Blocks in words: `every block`, `block 3`, `blocks 0 to 4 and 6`, `24 of 48 blocks (every second from 0 to 46)`,
-    `36 of 48 blocks (all but every fourth from 3 to 47)`. Where there are many, without a rule, all of them are listed.
+def some(blocks: list[int], total: int, one: str = "block", several: str = "blocks") -> str:
+    """Blocks, or other numbered things, in words: `every block`, `block 3`, `blocks 0 to 4 and 6`,
+    `24 of 48 blocks (every second from 0 to 46)`, `36 of 48 blocks (all but every fourth from 3 to 47)`. Where there
+    are many, without a rule, all of them are listed.
     """
     if len(blocks) == total:
-        return "every block"
+        return f"every {one}"
     ranges = _ranges(blocks)
     if len(ranges) <= MANY:
-        return f"block{'s' if len(blocks) > 1 else ''} {listed(ranges)}"
+        return f"{several if len(blocks) > 1 else one} {listed(ranges)}"
     others = sorted(set(range(total)) - set(blocks))
     rule, exception, rest = _stepping(blocks), _stepping(others), _ranges(others)
     if rule is None and (exception is not None or len(rest) <= MANY):
         rule = f"all but {exception or listed(rest)}"
-    return f"{len(blocks)} of {total} blocks ({rule or listed(ranges)})"
+    return f"{len(blocks)} of {total} {several} ({rule or listed(ranges)})"
 
 
 def _ranges(blocks: list[int]) -> list[str]:

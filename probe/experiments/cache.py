@@ -228,29 +228,45 @@ def cache_facts(run: Run) -> list[Fact]:
         ]
     facts = [_per_token(run, found.few)]
     if any(block.state for block in found.few):
-        facts.append(_states(found))
+        facts.append(_states(run, found))
     before, after = continued(run)
     full = [
         index for index, (one, two) in enumerate(zip(before, after, strict=True)) if one.size and one.size == two.size
     ]
-    return [*facts, _past_windows(before, after, full)] if full else facts
+    return [*facts, _past_windows(run, before, after, full)] if full else facts
 
 
-def _states(found: Caches) -> Fact:
+def _places(run: Run, places: list[int], total: int) -> tuple[str, dict[str, Any]]:
+    """What a cache has by number, in words and as what was measured: blocks, or entries of the cache where it has
+    another number of them than there are blocks.
+    """
+    if total == len(run.text):
+        return some(places, total), {"blocks": [*places]}
+    return f"{some(places, total, 'entry', 'entries')} of the cache", {"entries": [*places]}
+
+
+def _states(run: Run, found: Caches) -> Fact:
     """The bytes of all states together; and of one, where several are of one size."""
     sizes = [block.state for block in found.few or []]
     where, total = [index for index, size in enumerate(sizes) if size], len(sizes)
     each = set(sizes) - {0}
+    words, measured = _places(run, where, total)
     if not found.by_block:
         said = f"The cache holds one state of {sum(sizes):,} bytes for all blocks, whatever the length"
+        measured = {}
     elif len(where) == 1:
-        said = f"Block {where[0]} holds a state of {sum(sizes):,} bytes whatever the length"
+        said = f"{_begin(words)} holds a state of {sum(sizes):,} bytes whatever the length"
     else:
-        one = f"a state of {each.pop():,} bytes" if len(each) == 1 else "a state"
-        said = f"{_begin(some(where, total))} {_verb('hold', where, total)} {one} whatever the length"
+        one = f"a state of {max(each):,} bytes" if len(each) == 1 else "a state"
+        said = f"{_begin(words)} {_verb('hold', where, total)} {one} whatever the length"
         said += f", {sum(sizes):,} bytes together"
     return Fact(
-        name="cache_state_bytes", label="State in the cache", value=sum(sizes), unit="bytes", statement=f"{said}."
+        name="cache_state_bytes",
+        label="State in the cache",
+        value=sum(sizes),
+        unit="bytes",
+        measured=measured | ({"each": max(each)} if len(each) == 1 and found.by_block else {}),
+        statement=f"{said}.",
     )
 
 
@@ -267,27 +283,31 @@ def _per_token(run: Run, held: list[Stored]) -> Fact:
     total = sum(block.size // max(block.positions, 1) for block in held)
     empty = [index for index, block in enumerate(held) if block.size == 0]
     storing = "every block stores its keys and values"
+    words, measured = _places(run, empty, len(held))
     if empty:
-        storing = f"{some(empty, len(held))} {_verb('store', empty, len(held))} nothing a token"
+        storing = f"{words} {_verb('store', empty, len(held))} nothing a token"
     dtype = str(run.dtype).removeprefix("torch.")
     return Fact(
         name="kv_cache_bytes_per_token",
         label="Cache a token",
         value=total,
         unit="bytes",
+        measured={"dtype": dtype} | {f"empty_{what}": numbers for what, numbers in measured.items() if numbers},
         statement=f"A cache of this load holds {total:,} bytes a token ({dtype}): {storing}.",
     )
 
 
-def _past_windows(before: list[Stored], after: list[Stored], full: list[int]) -> Fact:
+def _past_windows(run: Run, before: list[Stored], after: list[Stored], full: list[int]) -> Fact:
     growth = sum(block.size for block in after) - sum(block.size for block in before)
-    kept = " or ".join(str(count) for count in sorted({before[index].positions for index in full}))
-    where, hold = some(full, len(before)), _verb("hold", full, len(before))
+    positions = sorted({before[index].positions for index in full})
+    kept = " or ".join(map(str, positions))
+    (where, measured), hold = _places(run, full, len(before)), _verb("hold", full, len(before))
     part = "its part stops" if hold == "holds" else "their part stops"
     return Fact(
         name="kv_cache_bytes_per_token_past_window",
         label="Cache a token, past the window",
         value=growth,
         unit="bytes",
+        measured={**measured, "positions": [*positions]},
         statement=f"Once {where} {hold} {kept} positions, {part} growing: a token then adds {growth:,} bytes.",
     )

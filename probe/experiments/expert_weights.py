@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -146,8 +146,9 @@ def expert_facts(run: Run) -> list[Fact]:
         if found is None:
             continue
         name = "expert_weights" if not facts else f"expert_weights_{kind}"
+        stem = native_path(run, index, module)
         facts[kind] = Fact(name=name, label="Stacked matrices of an expert", value=len(found.matrices),
-                           statement=_said(found, native_path(run, index, module)))  # fmt: skip
+                           measured=_measured(found, stem), statement=_said(found, stem))  # fmt: skip
     return [*facts.values()]
 
 
@@ -177,6 +178,15 @@ def _examined(run: Run, module: torch.nn.Module) -> Found | None:
         if found is None or found.order is not None:
             return best
     return best
+
+
+def _measured(found: Found, stem: str) -> dict[str, Any]:
+    """The matrices by which axis a token goes in, and what was seen of the fused one."""
+    measured: dict[str, Any] = {}
+    for key, first in (("input_first", True), ("output_first", False)):
+        measured[key] = [f"{stem}.{matrix.name}" for matrix in found.matrices if matrix.input_first is first]
+    seen = {"order": found.order, "slope": found.slope, "offset": found.offset}
+    return measured | {key: value for key, value in seen.items() if value is not None}
 
 
 def _said(found: Found, stem: str) -> str:

@@ -79,9 +79,10 @@ def stream_width(run: Run) -> list[Fact]:
     if leaving is None or leaving.shape[-1] == hidden:
         return []
     width = leaving.shape[-1]
-    wide = f"What blocks pass on is {width} wide"
+    wide, measured = f"What blocks pass on is {width} wide", {}
     streams = hyper_connections(run).measured.get("streams")
     if isinstance(streams, int) and streams * hidden == width:
+        measured = {"streams": streams}
         said = f"{wide}: {streams} streams side by side, each as wide as `hidden_size`, {hidden}"
     else:
         said = wide
@@ -92,4 +93,6 @@ def stream_width(run: Run) -> list[Fact]:
             read = run.root(value)
             if read is not None and read.shape[-1] != width:
                 said += f"; {what} {read.shape[-1]} wide"
-    return [Fact(name="stream_width", label="Width of the stream", value=width, statement=f"{said}.")]
+                measured[value] = read.shape[-1]
+    label = "Width of the stream"
+    return [Fact(name="stream_width", label=label, value=width, measured=measured, statement=f"{said}.")]

@@ -5,6 +5,7 @@ what an edit in the prompt's forward still reaches, and what the cache holds of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -97,10 +98,13 @@ def _positions(taken: Step) -> Fact:
     given = sorted(set(taken.given))
     said = f"At a step with a cache every block gives {_either(given)} position{'s' if given != [1] else ''}"
     counts = sorted({count for count in taken.keys if count is not None})
+    measured: dict[str, Any] = {"prompt": SHORT}
     if counts:
         queries = sorted({count for count in taken.queries if count is not None})
+        measured |= {"queries": queries, "keys": counts}
         said += f"; queries have {_either(queries)}, keys and values {_either(counts)} after a prompt of {SHORT}"
-    return Fact(name="step_positions", label="Positions at a step", value=max(given), statement=f"{said}.")
+    label = "Positions at a step"
+    return Fact(name="step_positions", label=label, value=max(given), measured=measured, statement=f"{said}.")
 
 
 def _either(counts: list[int]) -> str:
@@ -119,7 +123,7 @@ def _reach(run: Run, taken: Step) -> Fact:
         said += f"; where it enters {some(missed, total)}, it reaches none"
     return Fact(
         name="edits_of_the_prompt_reach", label="Edits of the prompt reach", value=len(reached), unit="blocks",
-        statement=f"{said}.",
+        measured={"blocks": [*reached]}, statement=f"{said}.",
     )  # fmt: skip
 
 
@@ -129,12 +133,17 @@ def _by_type(run: Run, before: list[Stored]) -> list[Fact]:
     if len(before) != len(types) or not any(map(_filled, before[1:])):  # a cache without layers is one for all blocks
         return []
     held: dict[str, set[str]] = {}
+    measured: dict[str, Any] = {}
     for kind, block in zip(types, before, strict=True):
         held.setdefault(kind, set()).add(_holds(block))
+        for what, count in (("positions", block.positions if block.size else 0), ("state_bytes", block.state)):
+            counts = measured.setdefault(f"{what}_of_{kind}", []) if count else []
+            counts += [count] * (count not in counts)
     said = "; ".join(f"`{kind}` {' or '.join(sorted(what))}" for kind, what in held.items())
     return [
         Fact(
             name="cache_by_block_type", label="Cache by block type", value=len(held), unit="types",
+            measured=measured,
             statement=f"What the cache holds of a block after a prompt longer than any window: {said}.",
         )
     ]  # fmt: skip

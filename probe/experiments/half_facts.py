@@ -72,7 +72,7 @@ def _dtypes(run: Run) -> Iterator[Fact]:
     else:
         said += f"; float32 comes from {len(names)} kinds of modules, {', '.join(names[:NAMED])} among them"
     yield Fact(name="half_dtypes", label="Float32 in a half-precision load", value=len(wide), unit="modules",
-               statement=f"{said}.")  # fmt: skip
+               measured={"logits": logits, "modules": [*wide]}, statement=f"{said}.")  # fmt: skip
 
 
 def _norms(run: Run) -> Iterator[Fact]:
@@ -92,6 +92,7 @@ def _norms(run: Run) -> Iterator[Fact]:
             which = "norms of " + listed([f"`{name}`" for name in sorted(names)])
         said.append(f"{which} {SAYS[how]}")
     yield Fact(name="norm_rounding", label="Ways in which norms round", value=len(found),
+               measured={how.replace(" ", "_"): sorted(names) for how, names in sorted(found.items())},
                statement=f"With bfloat16 weights {'; '.join(said)}.")  # fmt: skip
 
 
@@ -186,21 +187,26 @@ def _embeddings(run: Run) -> Iterator[Fact]:
     rounded, root = _in_half(exact), rows.shape[-1] ** 0.5
     if abs(exact / root - 1) > APART > abs(exact / _in_half(root) - 1) and abs(factor / exact - 1) < APART:
         how = f"{exact:g}, what bfloat16 makes of √{rows.shape[-1]} = {digits(root):g}, in a float32 load too"
-        yield _embedding_fact(factor, f"Embeddings are multiplied by {how}.")
+        yield _embedding_fact(factor, exact, f"Embeddings are multiplied by {how}.")
     elif abs(rounded / exact - 1) < 2 * APART:
         return
     elif abs(factor / rounded - 1) < APART:
         how = f"{rounded:g}, what bfloat16 makes of {digits(exact):g}"
-        yield _embedding_fact(factor, f"In a bfloat16 load embeddings are multiplied by {how}.")
+        yield _embedding_fact(factor, exact, f"In a bfloat16 load embeddings are multiplied by {how}.")
     elif abs(factor / exact - 1) < APART:
         how = f"{digits(exact):g} as in float32, though bfloat16 would hold it as {rounded:g}"
-        yield _embedding_fact(factor, f"In a bfloat16 load embeddings are multiplied by {how}.")
+        yield _embedding_fact(factor, exact, f"In a bfloat16 load embeddings are multiplied by {how}.")
 
 
 def _in_half(number: float) -> float:
     return float(torch.tensor(number).to(HALF))
 
 
-def _embedding_fact(factor: float, statement: str) -> Fact:
-    label = "Factor of the embeddings in a half-precision load"
-    return Fact(name="half_embedding_factor", label=label, value=digits(factor), statement=statement)
+def _embedding_fact(factor: float, exact: float, statement: str) -> Fact:
+    return Fact(
+        name="half_embedding_factor",
+        label="Factor of the embeddings in a half-precision load",
+        value=digits(factor),
+        measured={"in_float32": digits(exact)},
+        statement=statement,
+    )

@@ -57,6 +57,7 @@ def hidden_state_facts(run: Run) -> list[Fact]:
             name="hidden_states_of_blocks",
             label="hidden_states[k] is layers[k-1].layer_output",
             value=len(equal),
+            measured={"k": [*equal]} | ({} if place is None else {"last_block": place}),
             statement=f"`hidden_states[k]` equals `layers[k-1].layer_output` for {_span(equal)}; {tail}.",
         ),
         Fact(

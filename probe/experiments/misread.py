@@ -77,6 +77,7 @@ def _returns_as_terms(run: Run) -> Iterator[Fact]:
             name="returns_as_terms",
             label="Module returns taken for contributions",
             value=one_digit(worst),
+            measured={"blocks": [*blocks], "with_contributions": one_digit(exact)},
             statement=(
                 f"Taking what the sublayers' modules return for what they add, the sum misses `layer_output` on "
                 f"{some(blocks, len(run.text))} by up to {one_digit(worst):g} of its largest number; with the "
@@ -102,7 +103,13 @@ def _final_gain(run: Run) -> Iterator[Fact]:
         said, more = "The final norm multiplies by `1 + weight`: a weight of zero is a gain of one.", 1
     else:
         said, more = "The final norm multiplies by `weight`.", 0
-    yield Fact(name="final_norm_gain", label="Added to the final norm's weight", value=more, statement=said)
+    yield Fact(
+        name="final_norm_gain",
+        label="Added to the final norm's weight",
+        value=more,
+        measured={"weight": bool(call.weights)},
+        statement=said,
+    )
 
 
 def _sink(run: Run) -> Iterator[Fact]:
@@ -123,6 +130,7 @@ def _sink(run: Run) -> Iterator[Fact]:
                 label="Logits of the sink",
                 value=len(left),
                 unit="blocks",
+                measured={"parameter": native, "blocks": [*left]},
                 statement=(
                     f"The learned logit is `{native}`, a number a head: with {FAR:g} added to it the keys get nothing "
                     f"of a row on {some(left, len(run.text))}."

@@ -61,9 +61,24 @@ def mixer_facts(run: Run) -> list[Fact]:
                 name = "mixer_split" if not facts else f"mixer_split_{len(facts)}"
                 native = f"{native_path(run, index, module)}.{path}"
                 said = f"What `{native}` gives is, side by side, what becomes {in_words(found)}"
-                facts[key] = Fact(name=name, label="Parts of a mixer's projection", value=len(found),
-                                  statement=f"{said}{times}.")  # fmt: skip
+                facts[key] = Fact(
+                    name=name,
+                    label="Parts of a mixer's projection",
+                    value=len(found),
+                    measured=_measured(native, found, bool(times)),
+                    statement=f"{said}{times}.",
+                )
     return [*facts.values()]
+
+
+def _measured(path: str, parts: list[Part], times: bool) -> dict[str, Any]:
+    """Where the projection is, what stands in its places and how wide; ``times``: each times a number."""
+    return {
+        "projection": path,
+        "parts": [name for name, _ in parts],
+        "widths": [width for _, width in parts],
+        "times_a_number": times,
+    }
 
 
 def _several(parts: list[Part]) -> bool:

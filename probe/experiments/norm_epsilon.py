@@ -31,12 +31,17 @@ def epsilon_facts(run: Run) -> list[Fact]:
                 found.setdefault(float(f"{value:.2g}"), set()).add(type(call.norm).__name__)
     if not found:
         return []
-    parts = []
+    parts, rows = [], []
     for value, classes in sorted(found.items()):
         names = "" if len(found) == 1 else f" (`{'`, `'.join(sorted(classes))}`)"
-        parts.append(f"{_named(run, value)}{names}")
+        entry, added = _named(run, value)
+        parts.append(f"{added:g}{f', `{entry}`,' if entry else ''}{names}")
+        rows += [(name, added, entry) for name in sorted(classes)]
     said = f"The norms of the blocks add {' or '.join(parts)} to the mean square under the root."
-    return [Fact(name="norm_epsilon", label="Added under a norm's root", value=max(found), statement=said)]
+    norms, every, entries = zip(*rows, strict=True)
+    measured = {"norms": [*norms], "added": [*every], "entries": [*entries]}
+    label = "Added under a norm's root"
+    return [Fact(name="norm_epsilon", label=label, value=max(found), measured=measured, statement=said)]
 
 
 def epsilon(call: Call) -> float | None:
@@ -76,8 +81,8 @@ def _added(small: torch.Tensor, whole: torch.Tensor, size: float) -> float | Non
     return size**2 * (1 - ratio**2) / (ratio**2 - size**2)
 
 
-def _named(run: Run, value: float) -> str:
-    """The number, or the config's own that is equal to it with its name."""
+def _named(run: Run, value: float) -> tuple[str | None, float]:
+    """The config's entry that is equal to the number, with its own; the number alone where no or no single one is."""
     entries = run.model.text_config.to_dict()
     named = {
         name: held
@@ -85,6 +90,6 @@ def _named(run: Run, value: float) -> str:
         if "eps" in name and isinstance(held, float) and math.isclose(held, value, rel_tol=5e-2)
     }
     if len(named) != 1:
-        return f"{value:g}"
-    [(name, held)] = named.items()
-    return f"{held:g}, `{name}`,"
+        return None, value
+    [found] = named.items()
+    return found

@@ -117,6 +117,7 @@ def _left(run: Run) -> list[Fact]:
         return []
     apart, close = _apart(logits), tolerance(run) * float(logits.abs().max())
     number = one_digit(apart)
+    measured: dict[str, Any] = {}
     what = "With no positions passed, padding on the left moves logits at real tokens"
     if apart <= close:
         said = (
@@ -124,21 +125,24 @@ def _left(run: Run) -> list[Fact]:
             "difference to them."
         )
     else:
-        said = f"{what} {_by('up to', number)}, against padding on the right; {_counted(run)}."
-    return [Fact(name="left_padding", label="Logits moved by padding on the left", value=number, statement=said)]
+        counted, measured = _counted(run)
+        said = f"{what} {_by('up to', number)}, against padding on the right; {counted}."
+    label = "Logits moved by padding on the left"
+    return [Fact(name="left_padding", label=label, value=number, measured=measured, statement=said)]
 
 
-def _counted(run: Run) -> str:
-    """What positions counted from the first real token change."""
+def _counted(run: Run) -> tuple[str, dict[str, Any]]:
+    """What positions counted from the first real token change, in words, and by how much where they were passed."""
     if not accepts(run, "position_ids"):
-        return "the model takes no `position_ids`"
+        return "the model takes no `position_ids`", {}
     given = inputs(run)
     counted = (given["attention_mask"].cumsum(-1) - 1).clamp_min(0)
     try:
         number = one_digit(_apart(called(run, {**given, "position_ids": counted}, "eager").logits))
     except REFUSED:
-        return "it does not run with `position_ids` counted from the first real token"
-    return f"with `position_ids` counted from the first real token {_by('up to', number)}"
+        return "it does not run with `position_ids` counted from the first real token", {}
+    said = f"with `position_ids` counted from the first real token {_by('up to', number)}"
+    return said, {"with_positions": number}
 
 
 def _by(bound: str, number: float) -> str:

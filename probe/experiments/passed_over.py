@@ -36,6 +36,7 @@ def passed_over(run: Run) -> list[Fact]:
             label="Weights that loading passes over",
             value=len(apart),
             unit="patterns",
+            measured={"patterns": [*apart]},
             statement=(
                 f"Loading passes over weights whose names match {listed}{some}: there the class has no such parameter, "
                 "so what a checkpoint holds of them is not in the model."

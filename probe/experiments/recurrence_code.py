@@ -76,12 +76,14 @@ def _code(run: Run, function: Function) -> Fact:
     other = stand_in(function)
     assert other is not None
     name = getattr(function, "__name__", "")
+    measured: dict[str, Any] = {"package": other.package, "function": other.function}
     if other.runs:
         code = choice(function)["torch_function"].cell_contents
         taken = tuple(inspect.signature(code).parameters)
         with chosen(function, implementation=code, applicable_params=taken, is_new_implementation=False):
             plain = forward(run, run.inputs["input_ids"])[0]
         far = one_digit(float((plain - forward(run, run.inputs["input_ids"])[0]).abs().max()))
+        measured["apart"] = far
         statement = (
             f"`{other.function}` of `{other.package}` ran in place of the PyTorch code of `{name}`: with that code the "
             f"last hidden state differs by at most {far:g}."
@@ -92,7 +94,11 @@ def _code(run: Run, function: Function) -> Fact:
             f"`{other.function}` instead, from import on."
         )
     return Fact(
-        name=f"code_of_{name}", label=f"{other.package} runs {name}", value=int(other.runs), statement=statement
+        name=f"code_of_{name}",
+        label=f"{other.package} runs {name}",
+        value=int(other.runs),
+        measured=measured,
+        statement=statement,
     )
 
 
@@ -138,7 +144,8 @@ def _by_steps(run: Run) -> list[Fact]:
     if not errors:
         return []
     worst = max(errors.values())
-    where = some(sorted(index for index in errors if index is not None), len(mixes))
+    blocks = sorted(index for index in errors if index is not None)
+    where = some(blocks, len(mixes))
     near = f"{one_digit(worst):g} of its largest number"
     if worst > AGREE:
         said = f"the cached state of {where} is not `{name}`: they differ by {near}"
@@ -152,6 +159,7 @@ def _by_steps(run: Run) -> list[Fact]:
     return [
         Fact(
             name="states_by_steps", label="States by steps", value=one_digit(worst),
+            measured={"value": name, "blocks": [*blocks]},
             statement=f"Fed one token at a time with a cache, {said}.",
         )
     ]  # fmt: skip

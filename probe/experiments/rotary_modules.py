@@ -107,8 +107,13 @@ def _lengths(run: Run) -> Iterator[Fact]:
         "part of the scores' scale."
         for factor, names in longer.items()
     ] or ["Turning leaves queries and keys as long as they are: cos² + sin² is one at every position."]
-    yield Fact(name="rotary_length", label="Length of what turns", value=max(longer, default=1.0),
-               statement=" ".join(said))  # fmt: skip
+    yield Fact(
+        name="rotary_length",
+        label="Length of what turns",
+        value=max(longer, default=1.0),
+        measured={"factors": [*longer], "products": [digits(factor**2) for factor in longer]} if longer else {},
+        statement=" ".join(said),
+    )
 
 
 def _switches(run: Run) -> Iterator[Fact]:
@@ -127,6 +132,7 @@ def _switches(run: Run) -> Iterator[Fact]:
                     name="rotary_switch",
                     label="Positions past which frequencies change",
                     value=reach,
+                    measured={"entry": name, "module": path},
                     statement=(
                         f"The frequencies depend on how far a call reaches: past `{name}` positions `{path}` turns all "
                         "of them otherwise, the first ones too, so keys in a cache from a shorter call do not match."

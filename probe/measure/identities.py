@@ -230,6 +230,7 @@ def _identity(check: Check, expression: str, worst: Worst, run: Run) -> Identity
         max_abs_error=one_digit(worst.error),
         tolerance=one_digit(worst.tolerance, up=True),
         dtype=str(run.dtype).removeprefix("torch."),
+        broken=worst.broken if check.of_blocks and not holds else None,
         reason=None if holds else worst.mismatch or f"the two sides differ by {one_digit(worst.error):g}{where}",
     )
 

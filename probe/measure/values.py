@@ -13,7 +13,7 @@ from ..schema import Edit, HfPath, Value
 from ..standard import StandardizedTransformer
 from ..standard.trace import Key, Readings, declared
 from ..values.hosts import Host
-from ..values.value import StandardValue, Unserved
+from ..values.value import Refusal, StandardValue, Unserved
 from .edits import Effect
 from .held import held
 from .rounding import one_digit
@@ -85,6 +85,7 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
     value, have = group.value, group.have
     served = bool(have)
     needs, reason = _condition(group, measured)
+    refusal = reason if isinstance(reason, Refusal) else None
     shape, reads, edits, edit = _seen(group, measured)
     return Value(
         host=host,
@@ -99,6 +100,8 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
         blocks=_blocks(group),
         needs=needs,
         reason=reason,
+        lack=refusal.lack if refusal else None,
+        code=refusal.code if refusal else None,
         shape=shape,
         reads=reads,
         edits=edits,

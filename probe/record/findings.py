@@ -145,6 +145,7 @@ def _unkept(identity: Identity) -> Fact:
         name=f"unkept_{identity.name.replace(' ', '_')}",
         label=f"Not kept: {identity.name}",
         value=identity.max_abs_error,
+        measured={} if identity.broken is None else {"blocks": [*identity.broken]},
         statement=f"The usual `{identity.expression}` does not hold: {identity.reason}.",
     )
 

@@ -8,7 +8,7 @@ page is built. The family is the note's own; a page that is of no family names i
     block_sizes.NAME[i]                      {{ block_sizes.head_dim[4] of ID }}
     config.ROW, vision_config.ROW            {{ config.sliding_window of ID }}
     layer_types.KIND                         {{ layer_types.full_attention of ID }}: the blocks of that kind
-    fact NAME                                {{ fact score_scale of ID }}
+    fact NAME, fact NAME.MEASURED            {{ fact score_scale of ID }}, {{ fact norm_epsilon.added of ID }}
     quirk SLUG.MEASURED, vision quirk …      {{ quirk softcapped-logits.cap of ID }}; `blocks` gives where it holds
 
 ``<!-- on: tiny-moe -->`` says what the blocks of code after it run on, until the next one; the page says it in words.
@@ -96,12 +96,13 @@ def _lookup(record: dict[str, Any], subject: str) -> Any:
     if subject.startswith(("vision quirk ", "vision.")):
         record, subject = record.get("vision") or {}, re.sub(r"^vision[ .]", "", subject)
     section, _, rest = subject.partition(" ")
+    slug, _, name = rest.partition(".")
     if section == "fact":
-        return next((fact["value"] for fact in record.get("facts", []) if fact["name"] == rest), None)
+        fact: dict[str, Any] = next((fact for fact in record.get("facts", []) if fact["name"] == slug), {})
+        return _measured(fact, name) if name else fact.get("value")
     if section == "quirk":
-        slug, _, name = rest.partition(".")
         quirk: dict[str, Any] = next((quirk for quirk in record.get("experiments", []) if quirk["slug"] == slug), {})
-        return _spans(quirk.get("blocks")) if name == "blocks" else quirk.get("measured", {}).get(name)
+        return _spans(quirk.get("blocks")) if name == "blocks" else _measured(quirk, name)
     section, _, name = subject.partition(".")
     if section in ("config", "vision_config"):
         return next((row["value"] for row in record.get(section) or [] if row["name"] == name), None)
@@ -111,6 +112,12 @@ def _lookup(record: dict[str, Any], subject: str) -> Any:
         blocks = record.get("block_sizes", {}).get(match[1], [])
         return blocks[int(match[2])] if int(match[2]) < len(blocks) else None
     return record.get("sizes", {}).get(name) if section == "sizes" else None
+
+
+def _measured(row: dict[str, Any], name: str) -> Any:
+    """What an experiment or a fact measured, blocks in words; None where that is nothing."""
+    found = row.get("measured", {}).get(name)
+    return _spans(found) if name == "blocks" else None if found == [] else found
 
 
 def _spans(blocks: list[int] | None) -> str | None:

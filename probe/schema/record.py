@@ -191,6 +191,10 @@ class Edit(Part):
     blocks: list[int] | None = Field(None, description="the blocks it was edited on; null where that is all of them")
 
 
+Lack = Literal["fused kernel", "another way"]
+"""Why a value is not there under another attention than the one it needs."""
+
+
 class Value(Part):
     """One standard value on one host."""
 
@@ -206,6 +210,18 @@ class Value(Part):
     blocks: list[int] | None = Field(description="the blocks that have it; null for a value of the whole model")
     needs: Literal["eager"] | None = Field(None, description="the load it needs")
     reason: str | None = Field(None, description="the sentence a refusal gives, where some block or some load has none")
+    lack: Lack | None = Field(
+        None,
+        exclude_if=lambda lack: lack is None,
+        description="for a value that needs another load: under the default one the attention is one fused kernel, or "
+        "the module's forward goes another way",
+    )
+    code: str | None = Field(
+        None,
+        exclude_if=lambda code: code is None,
+        description="the function whose PyTorch code the value is read inside, where another package's code may run in "
+        "its place, which has no such value",
+    )
     shape: list[int] | None = Field(None, description="measured on the first block that has it")
     reads: bool | None
     edits: bool | None = Field(description="false: read-only or without effect; null: nothing was run")
@@ -229,6 +245,11 @@ class Identity(Part):
     max_abs_error: float = Field(description="largest absolute difference over all blocks, one significant digit")
     tolerance: float
     dtype: str
+    broken: list[int] | None = Field(
+        None,
+        exclude_if=lambda broken: broken is None,
+        description="the blocks on which it does not hold; null where it holds, and for one of the whole model",
+    )
     reason: str | None = Field(None, description="required when it does not hold")
 
 
@@ -262,6 +283,11 @@ class Fact(Part):
     label: str
     value: int | float
     unit: str | None = None
+    measured: dict[str, Scalar | list[Scalar]] = Field(
+        {},
+        exclude_if=lambda measured: not measured,
+        description="what else the statement tells, by name: numbers, names and blocks; left out where that is nothing",
+    )
     statement: str
 
 

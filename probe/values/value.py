@@ -15,6 +15,7 @@ import torch
 from nnsight.intervention.eproperty import WriteBack, eproperty
 from nnsight.intervention.interleaver import Mediator
 
+from ..schema import Lack
 from .axes import Axes
 from .layouts import LAYOUTS, Layout, fit
 from .location import Location, Missing, NotFormed
@@ -25,6 +26,23 @@ if TYPE_CHECKING:
 
 class UnavailableValue(LookupError):
     """This load cannot give the value; the message is the reason."""
+
+
+class Refusal(str):
+    """The sentence with which a load refuses a value.
+
+    Attributes:
+        lack: what stands against it under another attention than eager; None where that is no matter of attention.
+        code: the function whose PyTorch code has to run; None where no other code may run in its place.
+    """
+
+    lack: Lack | None
+    code: str | None
+
+    def __new__(cls, sentence: str, *, lack: Lack | None = None, code: str | None = None) -> Refusal:
+        made = super().__new__(cls, sentence)
+        made.lack, made.code = lack, code
+        return made
 
 
 class StandardValue(eproperty):
@@ -92,9 +110,10 @@ class StandardValue(eproperty):
         """Why this host cannot give the value, or None. Nothing is run."""
         attn = host._attn_implementation
         if self.eager and attn != "eager":
-            return (
+            return Refusal(
                 f"{self.name} needs attn_implementation='eager': under {attn!r} the forward of "
-                f"{type(host._module).__name__} goes another way, on which it is not formed."
+                f"{type(host._module).__name__} goes another way, on which it is not formed.",
+                lack="another way",
             )
         try:
             if self.requires is not None:
@@ -111,9 +130,10 @@ class StandardValue(eproperty):
         ):
             attn = host._module.config._attn_implementation
             if attn != "eager" and missing != self.location.steps[1]:
-                return (
+                return Refusal(
                     f"{self.name} needs attn_implementation='eager': under {attn!r} the attention is one fused kernel "
-                    "that never forms it."
+                    "that never forms it.",
+                    lack="fused kernel",
                 )
         if isinstance(lack, NotFormed):
             return f"{self.absent}." if self.absent else f"{self.name} is not formed by the forward of {native} here."

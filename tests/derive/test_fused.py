@@ -87,6 +87,8 @@ def test_what_a_kernel_hides_is_refused_in_the_words_of_the_row(family: str) -> 
     usual = mixer(family)
     inside = {name: value.reason for name, value in usual.items() if value.at and value.reason}
     assert "state_out" in inside and all("needs the PyTorch code of" in (said or "") for said in inside.values())
+    codes = {getattr(said, "code", None) for said in inside.values()}
+    assert codes == {KERNELS[family][0].__name__}
     assert usual["attention_premix"].reason is None
     with planted(KERNELS[family][0]):
         fused = mixer(family)
@@ -102,6 +104,7 @@ def test_how_far_a_kernels_numbers_are_apart_is_measured_where_it_runs() -> None
     plain = facts(run)["code_of_mamba_selective_scan"]
     assert plain.value == 0 and f"`{package}`" in plain.statement and f"`{name}`" in plain.statement
     assert plain.statement.endswith("instead, from import on.")
+    assert plain.measured == {"package": package, "function": name}
     for factor, far in ((1.0, "by at most 0."), (1.01, "by at most 0.0")):
         with planted(function, factor):
             fused = facts(run)["code_of_mamba_selective_scan"]
@@ -114,6 +117,7 @@ def test_a_cache_holds_the_states_that_one_forward_passes(family: str) -> None:
     found = facts(run_of(family))["states_by_steps"]
     name = "state_out" if family == "mamba2" else "token_states"
     assert found.value < 1e-4 and f"is `{name}`" in found.statement
+    assert found.measured["value"] == name
 
 
 def test_a_step_that_changes_the_state_otherwise_is_told() -> None:

@@ -83,6 +83,12 @@ def test_a_scaled_token_leaves_the_gates_slope_open() -> None:
 def test_how_families_store_their_experts_is_told(run_of: RunOf, family: str, says: str) -> None:
     [fact] = expert_facts(run_of(family))
     assert says in fact.statement and ("gate" in fact.statement.replace("gate_up", "")) == (family != "nemotron_h")
+    if family == "gpt_oss":
+        order = {"order": "gates on even places", "slope": 1.702, "offset": 1}
+        stem = "model.layers.{i}.mlp.experts"
+        assert (
+            fact.measured == {"input_first": [f"{stem}.gate_up_proj", f"{stem}.down_proj"], "output_first": []} | order
+        )
 
 
 def test_what_is_told_of_gpt_oss_makes_its_experts_output(run_of: RunOf) -> None:

@@ -190,6 +190,14 @@ def test_a_state_whose_width_is_the_number_of_positions_is_no_entry_a_position()
     assert facts["kv_cache_bytes_per_token_past_window"].value == keys * 3 / 9
 
 
+def test_a_cache_with_more_entries_than_blocks_is_told_by_its_entries() -> None:
+    """Dory runs two of its six blocks twice, and keeps what each pass made."""
+    facts = {fact.name: fact for fact in cache_facts(run_of("dory"))}
+    past = facts["kv_cache_bytes_per_token_past_window"]
+    assert past.measured == {"entries": [0, 2, 4, 6], "positions": [7]}
+    assert past.statement.startswith("Once entries 0, 2, 4 and 6 of the cache hold 7 positions, their part stops")
+
+
 def test_a_cache_that_is_one_state_is_told_of_no_block() -> None:
     (state,) = (fact for fact in cache_facts(run_of("rwkv")) if fact.name == "cache_state_bytes")
     assert state.statement == "The cache holds one state of 11,520 bytes for all blocks, whatever the length."
@@ -204,7 +212,7 @@ def test_an_attention_on_the_way_to_another_sublayer_has_heads_when_only_built()
 
 def test_the_scale_of_scores_is_told_of_the_blocks_that_attend() -> None:
     (scale,) = score_scales(run_of("zamba2"))
-    assert str(scale.statement).endswith("on blocks 1, 3, 5 and 7.")
+    assert str(scale.statement).endswith("on blocks 1, 3, 5 and 7.") and scale.measured["blocks"] == [1, 3, 5, 7]
 
 
 def test_cache_facts() -> None:
@@ -216,7 +224,7 @@ def test_cache_facts() -> None:
     state = facts["cache_state_bytes"]
     each = int(state.value) // 3
     said = f"Every block holds a state of {each:,} bytes whatever the length, {3 * each:,} bytes together."
-    assert state.statement == said
+    assert state.statement == said and state.measured == {"blocks": [0, 1, 2], "each": each}
     assert str(facts["kv_cache_bytes_per_token"].statement).endswith("every block stores nothing a token.")
     (fact,) = cache_facts(run_of("openai-gpt"))
     assert fact.value == 0 and fact.statement == "The model returns no cache."

@@ -40,5 +40,14 @@ def test_the_parts_of_a_families_projection_are_told(run_of: RunOf, family: str,
     assert any(says in statement for statement in said), said
 
 
+def test_the_parts_have_their_widths_apart_from_the_sentence(run_of: RunOf) -> None:
+    [fact] = mixer_facts(run_of("lfm2"))
+    parts = ["mixer_input_gate", "mixer_gate", "mixer_x"]
+    projection = "model.layers.{i}.conv.in_proj"
+    assert fact.measured == {
+        "projection": projection, "parts": parts, "widths": [96, 96, 96], "times_a_number": False
+    }  # fmt: skip
+
+
 def test_a_model_without_mixers_has_no_such_fact(run_of: RunOf) -> None:
     assert mixer_facts(run_of("llama")) == []

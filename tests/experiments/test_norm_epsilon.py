@@ -37,14 +37,17 @@ def test_what_a_norm_adds_is_measured(wanted: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "overrides", "says"),
+    ("family", "overrides", "norm", "added", "entry"),
     [
-        ("llama", {}, "add 1e-05, `rms_norm_eps`, to"),
-        ("llama", {"rms_norm_eps": 0.0003}, "add 0.0003, `rms_norm_eps`, to"),
-        ("gpt2", {}, "add 1e-05, `layer_norm_epsilon`, to"),
-        ("olmo", {}, "add 1e-05 to"),
+        ("llama", {}, "LlamaRMSNorm", 1e-5, "rms_norm_eps"),
+        ("llama", {"rms_norm_eps": 0.0003}, "LlamaRMSNorm", 0.0003, "rms_norm_eps"),
+        ("gpt2", {}, "LayerNorm", 1e-5, "layer_norm_epsilon"),
+        ("olmo", {}, "OlmoLayerNorm", 1e-5, None),
     ],
 )
-def test_the_configs_name_is_told(run_of: RunOf, family: str, overrides: dict[str, float], says: str) -> None:
+def test_the_configs_name_is_told(
+    run_of: RunOf, family: str, overrides: dict[str, float], norm: str, added: float, entry: str | None
+) -> None:
     [fact] = epsilon_facts(run_of(family, **overrides))
-    assert says in fact.statement
+    assert fact.measured == {"norms": [norm], "added": [added], "entries": [entry]}
+    assert f"add {added:g}{f', `{entry}`,' if entry else ''} to" in fact.statement

@@ -23,6 +23,7 @@ def test_what_a_class_names_is_told(run_of: RunOf) -> None:
 def test_a_parameter_of_the_model_is_not_told(run_of: RunOf) -> None:
     [fact] = passed_over(run_of("llama", change=naming(r"lm_head\.weight", r"mtp\..*")))
     assert r"`mtp\..*`" in fact.statement and "lm_head" not in fact.statement
+    assert fact.measured == {"patterns": [r"mtp\..*"]}
 
 
 def test_patterns_made_for_a_number_of_blocks_are_told_for_any(run_of: RunOf) -> None:

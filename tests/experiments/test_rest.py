@@ -262,8 +262,11 @@ def test_facts(run_of: RunOf) -> None:
     own = 4 * 2 * 4  # float32 keys and values on four blocks that own theirs
     assert found["kv_cache_bytes_per_token"].value == own * (8 + 16 + 8 + 16) // 4
     assert "blocks 4 to 7 store nothing" in found["kv_cache_bytes_per_token"].statement
-    assert found["kv_cache_bytes_per_token_past_window"].value == 2 * 4 * (16 + 16)
-    assert found["score_scale"].value == 1.0
+    assert found["kv_cache_bytes_per_token"].measured == {"dtype": "float32", "empty_blocks": [4, 5, 6, 7]}
+    past = found["kv_cache_bytes_per_token_past_window"]
+    assert past.value == 2 * 4 * (16 + 16) and past.measured == {"blocks": [0, 2], "positions": [5]}
+    assert "blocks 0 and 2 hold 5 positions" in past.statement
+    assert found["score_scale"].value == 1.0 and "one_over_root_of" not in found["score_scale"].measured
     assert found["hidden_states"].value == 9 and found["hidden_states_of_blocks"].value == 7
     assert found["last_hidden_state_is_normed"].value == 1
     assert 0 < found["eager_sdpa"].value < 1e-3 < found["eager_sdpa_padding"].value

@@ -39,12 +39,14 @@ def test_both_readings_of_a_sum_are_evaluated(family: str) -> None:
     assert (found is not None) == APART[family]
     if found is not None:
         assert found.value > 0.1 and "on every block" in found.statement
-        assert float(found.statement.rpartition("misses by ")[2].rstrip(".")) < 1e-5
+        exact = found.measured["with_contributions"]
+        assert isinstance(exact, float) and exact < 1e-5 and f"misses by {exact:g}." in found.statement
 
 
 @pytest.mark.parametrize("family", GAINS)
 def test_the_final_norms_gain(family: str) -> None:
-    assert facts(family)["final_norm_gain"].value == GAINS[family]
+    found = facts(family)["final_norm_gain"]
+    assert found.value == GAINS[family] and found.measured == {"weight": "no weight" not in found.statement}
 
 
 @pytest.mark.parametrize("family", SINKS)
@@ -53,6 +55,8 @@ def test_the_parameter_that_joins_the_softmax(family: str) -> None:
     assert (found is not None) == (where is not None)
     if found is not None:
         assert "`model.layers.{i}.self_attn.sinks`" in found.statement and found.statement.endswith(f"on {where}.")
+        blocks = [2, 4] if family == "mimo_v2_flash" else [0, 1, 2, 3]
+        assert found.measured == {"parameter": "model.layers.{i}.self_attn.sinks", "blocks": blocks}
 
 
 def test_sinks_are_left_as_they_were_and_an_unused_one_is_none() -> None:

@@ -39,6 +39,7 @@ def test_a_stream_of_another_width_has_a_name_of_its_own(family: str) -> None:
     width, said = WIDTHS[family]
     assert {"layer_input", "layer_output"} <= named.keys() and set(named.values()) == {width}
     assert [fact.value for fact in found] == [width] and found[0].statement.endswith(said)
+    assert set(found[0].measured.values()) == ({4} if family == "qwen4_exp_text" else {96})
 
 
 @pytest.mark.parametrize(("family", "name", "left"), [("llama", "tiny", False), ("gemma3_text", "tiny-vision", True)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -104,6 +105,21 @@ def test_the_records_at_hand_come_before_the_committed_ones(
     monkeypatch.setenv("PROBE_RECORDS", str(tmp_path / "records"))
     note = written(f"{{{{ sizes.head_dim of {E2B} }}}} and {{{{ sizes.num_heads of {E2B} }}}}")
     assert resolved(note) == "7 and 8"
+
+
+def test_what_a_fact_measured_is_told_by_its_name(
+    written: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "gemma4_text" / "tiny.json"
+    record.parent.mkdir()
+    fact = {"name": "past", "value": 96, "measured": {"positions": [7, 9], "blocks": [0, 1, 2, 4], "empty": []}}
+    record.write_text(json.dumps({"facts": [fact]}))
+    monkeypatch.setenv("PROBE_RECORDS", str(tmp_path))
+    note = written("{{ fact past of tiny }}: {{ fact past.positions of tiny }} on {{ fact past.blocks of tiny }}")
+    assert resolved(note) == "96: 7, 9 on 0, 1, 2 and 4"
+    for absent in ("empty", "value"):
+        with pytest.raises(ProbeError, match=f"fact past.{absent}"):
+            resolved(written(f"{{{{ fact past.{absent} of tiny }}}}"))
 
 
 def test_references_are_light() -> None:
