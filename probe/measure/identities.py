@@ -138,7 +138,7 @@ class Worst:
         self.blocks.append(index)
         if left.shape != right.shape:
             self.broken.append(index)
-            self.mismatch = f"on block {index} the shapes are {list(left.shape)} and {list(right.shape)}"
+            self.mismatch = f"the two sides have the shapes {list(left.shape)} and {list(right.shape)}"
             return
         tolerance = relative * max(1.0, float(right.abs().max()) if right.numel() else 1.0)
         error = float((left - right).abs().max()) if right.numel() else 0.0
@@ -221,7 +221,6 @@ def fits(pair: Pair, relative: float = RELATIVE[torch.float32]) -> bool:
 
 def _identity(check: Check, expression: str, worst: Worst, run: Run) -> Identity:
     holds = not worst.broken
-    where = f" on blocks {worst.broken}" if check.of_blocks else ""
     return Identity(
         name=check.name,
         expression=expression,
@@ -231,7 +230,7 @@ def _identity(check: Check, expression: str, worst: Worst, run: Run) -> Identity
         tolerance=one_digit(worst.tolerance, up=True),
         dtype=str(run.dtype).removeprefix("torch."),
         broken=worst.broken if check.of_blocks and not holds else None,
-        reason=None if holds else worst.mismatch or f"the two sides differ by {one_digit(worst.error):g}{where}",
+        reason=None if holds else worst.mismatch or f"the two sides differ by {one_digit(worst.error):g}",
     )
 
 

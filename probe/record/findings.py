@@ -15,7 +15,7 @@ from ..checkpoints import Target, load
 from ..checkpoints.implementation import default_attention, implementation
 from ..derive import twins
 from ..errors import ProbeError
-from ..experiments import pictures
+from ..experiments import pictures, some
 from ..experiments.facts import facts
 from ..measure import values
 from ..measure.collect import all_identities
@@ -104,7 +104,7 @@ def find(model: StandardizedTransformer, attn: str | None, say: Progress) -> Fin
             pictures.draw_tower(run),
         )
     measured = values.Measured(reasons, run.readings, effects, held=held)
-    told = [*facts(run), *undrawn, *map(_unkept, unusual)]
+    told = [*facts(run), *undrawn, *(_unkept(identity, len(run.text)) for identity in unusual)]
     return Findings(run, measured, text, vision, told, examine(run), images(run))
 
 
@@ -139,21 +139,26 @@ def _refuse_contradicted(run: Run) -> None:
         )
 
 
-def _unkept(identity: Identity) -> Fact:
-    """An equation that most families keep and this one does not."""
+def _unkept(identity: Identity, total: int) -> Fact:
+    """An equation that most families keep and this one, of ``total`` blocks, does not."""
+    where = "" if identity.broken is None else f" on {some(identity.broken, total)}"
     return Fact(
         name=f"unkept_{identity.name.replace(' ', '_')}",
         label=f"Not kept: {identity.name}",
         value=identity.max_abs_error,
         measured={} if identity.broken is None else {"blocks": [*identity.broken]},
-        statement=f"The usual `{identity.expression}` does not hold: {identity.reason}.",
+        statement=f"The usual `{identity.expression}` does not hold: {identity.reason}{where}.",
     )
 
 
 def _refuse_broken(model: StandardizedTransformer, found: Sequence[Identity]) -> None:
     broken = [identity for identity in found if not identity.holds]
     if broken:
-        what = "; ".join(f"{identity.name} ({identity.expression}): {identity.reason}" for identity in broken)
+        what = "; ".join(
+            f"{identity.name} ({identity.expression}): {identity.reason}"
+            + ("" if identity.broken is None else f" on blocks {', '.join(map(str, identity.broken))}")
+            for identity in broken
+        )
         raise ProbeError(
             f"{model.loaded.target.family}, {model.loaded.target.id}: {len(broken)} identities do not hold, "
             f"so no record is written. {what}.",

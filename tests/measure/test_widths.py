@@ -5,13 +5,16 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+import torch
 
 from probe.checkpoints import load, resolve
 from probe.experiments.facts import stream_width
 from probe.measure import values
 from probe.measure.collect import all_identities
+from probe.measure.identities import Block, Check, evaluate
 from probe.measure.run import Run, measure
 from probe.measure.shapes import shapes
+from probe.record.findings import _unkept
 from probe.standard import StandardizedTransformer
 
 WIDTHS = {
@@ -47,6 +50,22 @@ def test_image_tokens_are_named_only_where_the_prompt_has_any(family: str, name:
     found, _ = all_identities(run_of(family, name))
     over_tokens = [i.expression for i in found if i.name in ("embedding", "stream into the first block")]
     assert over_tokens and all(expression.endswith(" where no image token") == left for expression in over_tokens)
+
+
+def test_an_equation_that_fails_on_some_blocks_is_told_with_them() -> None:
+    run = run_of("llama")
+    last = len(run.text) - 1
+
+    def pair(block: Block) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.tensor([0.5 if block.index in (0, last) else 0.0]), torch.zeros(1)
+
+    [found] = evaluate(run, run.text, [Check("odd", "a == b", block=pair)])
+    assert not found.holds and found.broken == [0, last]
+    fact = _unkept(found, len(run.text))
+    assert fact.measured == {"blocks": [0, last]} and fact.value == 0.5
+    assert fact.statement == f"The usual `a == b` does not hold: the two sides differ by 0.5 on blocks 0 and {last}."
+    [whole] = evaluate(run, run.text, [Check("odd", "a == b", root=lambda _: (torch.ones(1), torch.zeros(1)))])
+    assert whole.broken is None and _unkept(whole, 3).measured == {}
 
 
 def test_lanes_are_followed_to_the_head_by_the_module_that_joins_them() -> None:

@@ -27,5 +27,8 @@ def in_words(subject: Subject, fact: Fact) -> str:
 
 def broken_on(fact: Fact) -> list[int]:
     """The blocks of the run on which an equation does not hold; empty where it is none of blocks."""
+    blocks = fact.measured.get("blocks")
+    if isinstance(blocks, list):
+        return [block for block in blocks if isinstance(block, int)]
     found = BLOCKS.search(fact.statement)
     return [int(number) for number in found[1].split(",")] if found else []
