@@ -102,6 +102,7 @@ def _row(model: StandardizedTransformer, key: tuple[str, str, str], group: _Grou
         reason=reason,
         lack=refusal.lack if refusal else None,
         code=refusal.code if refusal else None,
+        passes=value.passes,
         shape=shape,
         reads=reads,
         edits=edits,

@@ -194,6 +194,9 @@ class Edit(Part):
 Lack = Literal["fused kernel", "another way"]
 """Why a value is not there under another attention than the one it needs."""
 
+Pass = Literal["last", "each token", "each head"]
+"""Which times that a place is passed in one forward a value is of."""
+
 
 class Value(Part):
     """One standard value on one host."""
@@ -221,6 +224,12 @@ class Value(Part):
         exclude_if=lambda code: code is None,
         description="the function whose PyTorch code the value is read inside, where another package's code may run in "
         "its place, which has no such value",
+    )
+    passes: list[Pass] = Field(
+        [],
+        exclude_if=lambda passes: not passes,
+        description="where its place is passed several times in a forward, which of them the value is of: the last, "
+        "or one a token, for each head where each has its own",
     )
     shape: list[int] | None = Field(None, description="measured on the first block that has it")
     reads: bool | None

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from nnsight.intervention.interleaver import Mediator
 
+from ..schema import Pass
 from .value import StandardValue, UnavailableValue
 
 if TYPE_CHECKING:
     from .hosts import Host
+
+
+PASSES: dict[Pass, str] = {"last": "the last time", "each token": "once a token", "each head": "for each head"}
 
 
 class ObservedValue(StandardValue):
@@ -46,11 +50,15 @@ class ObservedValue(StandardValue):
     def writable(self) -> bool:
         return False
 
+    @property
+    def passes(self) -> list[Pass]:
+        when: list[Pass] = [] if self.chunk is None else ["last"] if self.last else ["each token"]
+        return [*when, "each head"] if self.runs > 1 else when
+
     @cached_property
     def words(self) -> str:
         """Where the value is read, in words, and which time that its place is passed."""
-        when = "" if self.chunk is None else ", the last time" if self.last else ", once a token"
-        return f"{self.location.words()}{when}{', for each head' if self.runs > 1 else ''}"
+        return ", ".join([self.location.words(), *(PASSES[each] for each in self.passes)])
 
     def _read(self, host: Host) -> Any:
         at = self.location.served_at(host)

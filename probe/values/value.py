@@ -15,7 +15,7 @@ import torch
 from nnsight.intervention.eproperty import WriteBack, eproperty
 from nnsight.intervention.interleaver import Mediator
 
-from ..schema import Lack
+from ..schema import Lack, Pass
 from .axes import Axes
 from .layouts import LAYOUTS, Layout, fit
 from .location import Location, Missing, NotFormed
@@ -105,6 +105,11 @@ class StandardValue(eproperty):
     @property
     def writable(self) -> bool:
         return self.derive is None
+
+    @property
+    def passes(self) -> list[Pass]:
+        """Which times that its place is passed in a forward it is of, where that is passed several times."""
+        return []
 
     def refusal(self, host: Host) -> str | None:
         """Why this host cannot give the value, or None. Nothing is run."""

@@ -80,9 +80,10 @@ def test_half_precision_changes_no_location(family: str) -> None:
 def test_where_an_observed_value_is_read_in_words() -> None:
     values = loaded("mamba").layers[0].linear_attn.standard_values()
     assert values["token_states"].words.endswith("inside mamba_selective_scan_0, once a token")
-    assert values["state_out"].words.endswith(", the last time")
+    assert values["state_out"].words.endswith(", the last time") and values["state_out"].passes == ["last"]
     values = loaded("zamba").layers[0].linear_attn.standard_values()
     assert values["token_states"].words.endswith(", once a token, for each head")
+    assert values["token_states"].passes == ["each token", "each head"]
 
 
 def test_a_state_is_carried_on() -> None:
