@@ -13,6 +13,12 @@ from .declare import Declared, Values
 from .modules import entering, leaving
 from .sites import Recording, Site
 
+EXACT = 1e-5
+"""Largest difference, of the largest number, at which two tensors count as the same in float32."""
+
+ROUNDINGS = 3
+"""So many roundings stand between the head's output and the logits: a quotient, its tanh, a product."""
+
 
 def blocks(model: torch.nn.Module) -> tuple[str, torch.nn.ModuleList]:
     """Path and list of the decoder's blocks: of the outermost module lists, the one that holds most parameters.
@@ -178,20 +184,21 @@ def past_head(model: torch.nn.Module, recording: Recording, logits: torch.Tensor
     if given.shape != taken.shape:
         raise LookupError("the logits have another shape than the head's output")
     scale = float((given * taken).sum() / given.square().sum())
-    if _close(scale * given, taken):
+    tolerance = max(EXACT, ROUNDINGS * torch.finfo(site.tensor.dtype).eps)
+    if _close(scale * given, taken, tolerance):
         return float(f"{scale:.6g}"), None
-    cap = _cap(given, taken)
+    cap = _cap(given, taken, tolerance)
     if cap is None:
         raise LookupError("the logits are no multiple and no softcap of the head's output")
     return 1.0, cap
 
 
-def _close(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return float((left - right).abs().max()) <= 1e-5 * float(right.abs().max())
+def _close(left: torch.Tensor, right: torch.Tensor, tolerance: float = EXACT) -> bool:
+    return float((left - right).abs().max()) <= tolerance * float(right.abs().max())
 
 
-def _cap(given: torch.Tensor, taken: torch.Tensor) -> float | None:
-    """The cap of a softcap, by bisection on the element that it bends most."""
+def _cap(given: torch.Tensor, taken: torch.Tensor, tolerance: float) -> float | None:
+    """The cap of a softcap, by bisection on the element that it bends most: the roundest number that fits."""
     at = int(given.abs().argmax())
     x, y = float(given[at].abs()), float(taken[at].abs())
     low, high = y, 1e6
@@ -199,5 +206,5 @@ def _cap(given: torch.Tensor, taken: torch.Tensor) -> float | None:
         middle = (low + high) / 2
         bent = middle * float(torch.tanh(torch.tensor(x / middle, dtype=torch.float64)))
         low, high = (middle, high) if bent < y else (low, middle)
-    cap = float(f"{low:.5g}")
-    return cap if _close(cap * torch.tanh(given / cap), taken) else None
+    near = (float(f"{low:.{digits}g}") for digits in range(1, 6))
+    return next((cap for cap in near if _close(cap * torch.tanh(given / cap), taken, tolerance)), None)

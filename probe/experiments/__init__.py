@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 
@@ -29,11 +30,24 @@ def run_all(run: Run) -> tuple[list[Experiment], list[Experiment]]:
 def decide(quirk: Quirk, run: Run) -> Verdict:
     """The verdict of one experiment, also where it raises."""
     try:
-        return quirk.run(run)
+        verdict = quirk.run(run)
     except Exception as error:
         if os.environ.get(STRICT):
             raise
         return stopped(quirk, error)
+    if _overflowed(verdict.measured):
+        load = str(run.dtype).removeprefix("torch.")
+        return Verdict("inconclusive", why=f"In this {load} load a number that {quirk.slug} measures overflows.")
+    return verdict
+
+
+def _overflowed(measured: object) -> bool:
+    """Whether some number is not finite, which only a load of few bits brings about."""
+    if isinstance(measured, dict):
+        return any(map(_overflowed, measured.values()))
+    if isinstance(measured, list | tuple):
+        return any(map(_overflowed, measured))
+    return isinstance(measured, float) and not math.isfinite(measured)
 
 
 def errors(found: Iterable[Experiment]) -> list[str]:

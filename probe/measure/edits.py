@@ -150,7 +150,7 @@ def row_of(value: torch.Tensor, row: int, total: int) -> torch.Tensor:
 def changed(part: torch.Tensor, name: str, host: Host) -> torch.Tensor:
     """Another value of the same kind: noise of the value's own scale on numbers, another index on indices."""
     if part.is_floating_point():
-        finite = part[part.abs() < 1e30]
+        finite = unmasked(part)
         scale = float(finite.float().std()) if finite.numel() > 1 else 1.0
         noise = noise_like(part) * (scale or 1.0)
         return part + (-noise.abs() if name == "mixer_decay" else noise).to(part.dtype)  # the log of a decay is below 0
@@ -161,6 +161,11 @@ def changed(part: torch.Tensor, name: str, host: Host) -> torch.Tensor:
     if name == "input_ids":
         return torch.where(part >= part.amax(dim=-1, keepdim=True), part - 1, part)
     return (part + 1) % int(getattr(host, "num_experts", 0) or int(part.max()) + 1)
+
+
+def unmasked(tensor: torch.Tensor) -> torch.Tensor:
+    """The numbers of a tensor, flat, without what stands for minus infinity, which in float16 is no large number."""
+    return tensor[tensor.abs() < min(1e30, torch.finfo(tensor.dtype).max / 2)]
 
 
 def noise_like(tensor: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ from ..standard.trace import run as run_workers
 from ..values.hosts import Host
 from ..values.value import StandardValue
 from ..wiring.anatomy import Underivable, derive
+from .edits import unmasked
 from .rounding import digits
 
 TOP = 5
@@ -97,7 +98,15 @@ def read_value(
         read = getattr(host, declared.name or "")
         kept.append(read.detach().clone() if isinstance(read, torch.Tensor) else torch.tensor(read))
 
-    run_workers(model, inputs, [worker])
+    try:
+        run_workers(model, inputs, [worker])
+    except (IndexError, RuntimeError) as error:
+        tokens, most = inputs["input_ids"].shape[-1], _positions(model)
+        if most is None or tokens <= most:
+            raise
+        raise ProbeError(
+            f"{target.id} has {most} positions and the prompt {tokens} tokens; give a shorter one with --prompt."
+        ) from error
     tensor = kept[0]
     return Reading(
         host=host_label,
@@ -111,6 +120,12 @@ def read_value(
         attn=str(model._module.config._attn_implementation),
         top=_top(model, tensor) if declared.name == "next_token_probs" else [],
     )
+
+
+def _positions(model: StandardizedTransformer) -> int | None:
+    """For how many tokens the config makes positions; None where it tells no number."""
+    most = getattr(model._module.config.get_text_config(), "max_position_embeddings", None)
+    return most if isinstance(most, int) else None
 
 
 def _find(model: StandardizedTransformer, value: str, layer: int | None) -> tuple[str, Host, StandardValue]:
@@ -170,8 +185,7 @@ def _without_middle(model: StandardizedTransformer) -> str | None:
 
 
 def _stats(tensor: torch.Tensor) -> dict[str, float]:
-    numbers = tensor.float()
-    numbers = numbers[numbers.abs() < 1e30]
+    numbers = unmasked(tensor if tensor.is_floating_point() else tensor.float()).float()
     if numbers.numel() == 0:
         return {}
     std = float(numbers.std()) if numbers.numel() > 1 else 0.0

@@ -22,6 +22,8 @@ def prepare(model: StandardizedTransformer, prompt: str | None = None) -> tuple[
     loaded = model.loaded
     if prompt is not None and not prompt.strip():
         raise ProbeError("The prompt is empty; give one with --prompt, or leave it out for the probe's own.")
+    if prompt is not None and not _is_text(prompt):
+        raise ProbeError("The prompt is no text in UTF-8; give one that is with --prompt.")
     if loaded.processor is None and model.has_vision:
         raise ProbeError(
             f"{loaded.target.id} sees images, but its processor cannot be loaded here; install what it needs."
@@ -35,6 +37,11 @@ def prepare(model: StandardizedTransformer, prompt: str | None = None) -> tuple[
 
     text = prompt or IMAGE_PROMPT.format(image=image_marker(loaded))
     return text, _placed(model, loaded.processor(text=text, images=[test_image()], return_tensors="pt"))
+
+
+def _is_text(prompt: str) -> bool:
+    """Whether a prompt has no bytes that the command line could not decode."""
+    return not any("\ud800" <= character <= "\udfff" for character in prompt)
 
 
 def _without_tokenizer(model: StandardizedTransformer, prompt: str | None) -> tuple[str, Inputs]:

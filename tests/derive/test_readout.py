@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from probe.checkpoints import Target, load
 from probe.measure.collect import all_identities
 from probe.measure.run import measure
+from probe.standard import StandardizedTransformer
 from tests.derive.summaries import standardized
 
 
@@ -27,3 +30,9 @@ def test_a_stream_that_is_halved_between_blocks_is_halved_before_the_norm_too() 
     for entering, leaving in ((2, 1.0), (3, 0.5), (4, 1.0)):
         given, gave = run.text.get(entering, "", "layer_input"), run.text.get(entering - 1, "", "layer_output")
         assert given is not None and gave is not None and torch.equal(given, leaving * gave)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_softcap_of_the_logits_is_found_in_every_dtype(dtype: str) -> None:
+    model = StandardizedTransformer(load(Target("gemma2", "tiny", "tiny"), attn="eager", dtype=dtype))
+    assert model.readout.cap == model._module.config.final_logit_softcapping

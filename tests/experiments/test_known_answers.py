@@ -7,6 +7,7 @@ is not in its row must not be found.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -206,6 +207,14 @@ def test_an_experiment_that_raises_is_inconclusive(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PROBE_STRICT", "1")
     with pytest.raises(ValueError, match="a tensor is missing"):
         run_all(run_of("arcee", "tiny"))
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_a_number_that_overflows_leaves_the_verdict_open(number: float) -> None:
+    from probe.experiments import decide
+
+    quirk = replace(QUIRKS[0], run=lambda _: Verdict("no", [], {"n": [1.0, number]}))
+    assert decide(quirk, run_of("arcee", "tiny")).verdict == "inconclusive"
 
 
 def changed(family: str, change: Callable[[Any], None]) -> Run:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from probe.checkpoints import Target, targets
 from probe.errors import ProbeError
 from probe.measure import read_value
+from probe.measure.edits import unmasked
 
 
 def _twin(family: str, name: str) -> Target:
@@ -63,6 +65,26 @@ def test_a_run_tells_what_is_asked_for_where_no_record_does(
     with pytest.raises(ProbeError) as caught:
         read_value(_twin(family, "tiny"), value)
     assert sentence in str(caught.value) and caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sentence"),
+    [
+        ("word " * 3000, r"tiny has \d+ positions and the prompt \d+ tokens; give a shorter one with --prompt"),
+        ("a\udcff b", "no text in UTF-8"),
+        (" ", "The prompt is empty"),
+    ],
+)
+def test_a_prompt_that_cannot_run_gets_one_sentence(prompt: str, sentence: str) -> None:
+    with pytest.raises(ProbeError, match=sentence):
+        read_value(_twin("gpt2", "tiny"), "logits", prompt=prompt)
+
+
+def test_a_mask_is_no_number_in_half_precision_either() -> None:
+    whole, half = (read_value(_twin("gpt2", "tiny"), "attention_scores", dtype=d) for d in ("float32", "float16"))
+    assert half.stats["min"] == pytest.approx(whole.stats["min"], rel=0.02)
+    scores = torch.tensor([[1.0, -2.0], [torch.finfo(torch.float16).min, 3.0]], dtype=torch.float16)
+    assert unmasked(scores).tolist() == [1.0, -2.0, 3.0]
 
 
 def test_a_build_from_a_config_cannot_be_read() -> None:
