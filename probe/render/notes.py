@@ -14,6 +14,8 @@ from pygments.lexers import PythonLexer
 
 from probe.render.references import resolved
 
+PLAIN = re.compile(r'<span class="(?:n|w)">([^<]*)</span>|<span></span>')
+"""Tokens that have no colour of their own, names and spaces: half of what highlighting would weigh."""
 EXTENSIONS = ["tables", "sane_lists", "toc", "attr_list", "pymdownx.superfences", "pymdownx.highlight"]
 
 
@@ -26,7 +28,7 @@ def to_html(text: str, prefix: str, lowest: int) -> Markup:
         "pymdownx.highlight": {"use_pygments": True, "anchor_linenums": False},
     }
     shift = lowest - min(headings, default=lowest)
-    html = Markdown(extensions=EXTENSIONS, extension_configs=options).convert(text)
+    html = PLAIN.sub(r"\1", Markdown(extensions=EXTENSIONS, extension_configs=options).convert(text))
     return Markup(re.sub(r"<(/?)h([1-6])", lambda m: f"<{m[1]}h{min(6, int(m[2]) + shift)}", html))
 
 
@@ -38,4 +40,4 @@ def note(path: Path, prefix: str) -> Markup | None:
 @lru_cache(maxsize=256)
 def source(text: str) -> Markup:
     """Python source, highlighted."""
-    return Markup(highlight(text, PythonLexer(), HtmlFormatter(wrapcode=True, cssclass="highlight")))
+    return Markup(PLAIN.sub(r"\1", highlight(text, PythonLexer(), HtmlFormatter(wrapcode=True, cssclass="highlight"))))

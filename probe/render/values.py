@@ -116,7 +116,7 @@ def _recipe(value: Value, standing: Standing) -> list[tuple[str, Markup]]:
     card = [("recipe", render(answers.Recipe(own)))] if own else []
     for found in slices(standing, value):
         forms = [answers.RecipeForm(form, label, found.code[form], None, None) for form, label in FORMS.items()]
-        card.append((f"without one {found.what}", render(answers.Recipe(forms))))
+        card.append((f"without one {found.what}{found.where}", render(answers.Recipe(forms))))
     return card
 
 

@@ -275,7 +275,7 @@ def test_notes_are_rendered_under_their_own_headings(site: Site) -> None:
         "notes", "n-the-block-in-order", "n-a-detail", "vision-notes", "nv-padded-rows"
     ]  # fmt: skip
     assert [level for level, _ in headings] == ["h2", "h3", "h4", "h2", "h3"]
-    assert '<span class="n">scalar</span>' in notes[0] and "<td>8</td>" in notes[0]
+    assert '<span class="o">*</span> scalar' in notes[0] and "<td>8</td>" in notes[0]
     assert 'href="#n-the-block-in-order" class="md-nav__link"' in html
     assert 'id="notes"' not in site.page("llama/")
 

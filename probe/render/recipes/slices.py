@@ -7,11 +7,12 @@ values. Parameters are PyTorch's own in every form, so the forms differ in how t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from probe.render.places import is_served
 from probe.render.recipes.names import TRACE
 from probe.render.standing import Standing
+from probe.render.text import some_blocks
 from probe.schema import Record, Value, Weight
 
 EXPERTS = "expert_outputs"
@@ -34,6 +35,7 @@ class Slice:
         weight: the record's row.
         part: the subscript that the snippet sets to zero, in ``h``.
         path: the parameter's, on the block that the snippet takes.
+        where: the blocks with such a weight in words, where a value's heads or experts are of several.
         code: by form.
     """
 
@@ -42,13 +44,17 @@ class Slice:
     part: str
     path: str
     code: dict[str, str]
+    where: str = ""
 
 
 def slices(standing: Standing, value: Value) -> list[Slice]:
     """One for each weight whose parts make the heads or experts of a value; none where the record knows none."""
     if not is_served(value) or value.blocks is None:
         return []
-    return [_slice(weight, name, block) for weight, name, block in _rows(standing.record, value)]
+    found = [_slice(weight, name, block) for weight, name, block in _rows(standing.record, value)]
+    apart = len({each.weight.path for each in found}) < len(found)
+    total = len(standing.record.blocks)
+    return [replace(each, where=f" on {some_blocks(each.weight.blocks, total)}") if apart else each for each in found]
 
 
 def _rows(record: Record, value: Value) -> Iterator[tuple[Weight, str, int]]:
