@@ -43,6 +43,9 @@ def model_strip(standing: Standing) -> Markup:
     record, subject = standing.record, Subject(standing)
     names = {v.name: v for v in record.values if v.host == "model"}
     notes = {NOTED[e.slug]: e.label.lower() for e in record.experiments if e.verdict == "yes" and e.slug in NOTED}
+    handed = next((e for e in record.experiments if e.slug == "handed-state" and e.verdict == "yes"), None)
+    if handed and isinstance(given := handed.measured.get("arguments"), list):
+        notes["layers"] = f"beside the stream: {', '.join(map(str, given))}"
     nodes = []
     for label, value, role in READOUT:
         block = label == "layers"

@@ -64,3 +64,10 @@ def test_blocks_outside_the_list_stand_in_the_strip_where_a_forward_runs_them(or
     places = [strip.index(text) for text in (order[0], order[1], "norm ")]
     assert places == sorted(places)
     assert re.search(r"H\.blocks +× 2 +not in the list, 3 times in turns with layers", strip)
+
+
+@pytest.mark.parametrize(("family", "said"), [("inkling2_text", "beside the stream: block_states"), ("llama", None)])
+def test_a_state_that_blocks_hand_on_stands_in_the_strip(family: str, said: str | None) -> None:
+    record = read_record(ROOT / "site_src" / "records" / family / "tiny.json")
+    strip = model_strip(Standing(record, None))
+    assert said in strip if said else "beside the stream" not in strip

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from probe.schema import Picture
 
 ROLES = ("attention", "mlp", "mixture", "norm", "vision", "mark")
+APART = ("mark", "attention", "mlp", "mixture", "vision", "norm")
+"""Roles whose colours are told apart best beside each other, for series that have none of their own."""
 FORMS = ("", "dashed", "dotted")
 
 
@@ -40,4 +42,4 @@ def looks(picture: Picture, named: Mapping[str, str] | None = None) -> list[Look
         return [Look(label, "mixture", "") for label in labels]
     if picture.kind in ("rotary", "slopes", "decay"):
         return [Look(label, ROLES[i % len(ROLES)], "hollow" if i % 2 else "") for i, label in enumerate(labels)]
-    return [Look(label, ROLES[-1 - i % len(ROLES)], FORMS[i % len(FORMS)]) for i, label in enumerate(labels)]
+    return [Look(label, APART[i % len(APART)], FORMS[i % len(FORMS)]) for i, label in enumerate(labels)]
