@@ -16,7 +16,8 @@ def _element(row: Row) -> str:
 
 def _returned_facts(row: Row) -> Row:
     facts: Row = {"in blocks": row.get("blocks"), "class": row.get("module")}
-    facts |= {name: row.get(name) for name in ("type", "vision")}
+    facts |= {name: row.get(name) for name in ("type", "vision", "reads")}
+    facts["written to afterwards"] = row.get("rewritten", False)
     for element in row.get("elements", []):
         for name in ("type", "shape", "value", "made"):
             facts[f"{_element(element)}, {name}"] = element.get(name)

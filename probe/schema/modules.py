@@ -61,6 +61,15 @@ class Returned(Part):
     vision: bool = Field(False, description="whether the blocks are those of the vision encoder")
     type: str = Field(description="`Tensor`, `tuple`, or the class of an output object")
     elements: list[Element]
+    reads: str | None = Field(
+        None,
+        description="of a module that holds a matrix: path of the module whose return it was called with, or rows of "
+        "that return; null where it is no module's",
+    )
+    rewritten: bool = Field(
+        False,
+        description="whether a later operation writes to what it returned in place, so that only a clone keeps it",
+    )
 
 
 class Entries(Part):

@@ -157,3 +157,22 @@ def test_what_norms_add_is_the_checkpoints_own_entry() -> None:
     behind = Standing(page.record, page.twin.model_copy(update={"facts": facts}), page.twin_uri, "../")
     lead = str(tables("llama", behind)["l-norms"].lead)
     assert "add 1e-5, <code>rms_norm_eps</code>, to the mean square" in lead and "0.25" not in lead
+
+
+def test_a_norms_readers_stand_beside_it_and_inner_norms_have_rows() -> None:
+    page = committed("deepseek_v3", "tiny")
+    norms = {"q_b_proj": "self_attn.q_a_layernorm", "q_a_proj": "input_layernorm"}
+    rows = [
+        row.model_copy(update={"reads": f"model.layers.{{i}}.{norms[name]}"})
+        if (name := row.path.rpartition(".")[2]) in norms
+        else row.model_copy(update={"reads": None})
+        for row in page.record.returned
+    ]
+    table = tables("deepseek_v3", changed(page, returned=rows))["l-norms"]
+    read_by = {str(row[1].striptags()): str(row[-1].striptags()) for row in table.rows}
+    assert table.head[-1] == "read by"
+    assert read_by["model.layers.{i}.input_layernorm output"] == "self_attn.q_a_proj"
+    assert read_by["model.layers.{i}.self_attn.q_a_layernorm output"] == "self_attn.q_b_proj"
+    assert read_by["model.norm output"] == "no module with a matrix, as it is"
+    without = [row.model_copy(update={"reads": None}) for row in rows]
+    assert "read by" not in tables("deepseek_v3", changed(page, returned=without))["l-norms"].head

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ...instruments.rows import removed
-from ...measure.native import in_block
 from ...measure.run import Run
 from ...schema import Element, Returned
+from .flow import Flow
 from .known import Known
-
-FEW = 3
-"""A list inside a block with more members than this is one kind of module many times, as experts are; a list outside
-the blocks is one in any case.
-"""
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where a module is: its path with `{i}` and `{j}`, the block, and whether it is in the vision tower."""
-
-    path: str
-    native: str
-    block: int | None
-    vision: bool
-    repeated: bool
+from .sites import Site, sites
 
 
 def returned(run: Run, known: Known, forward: Callable[[], Any]) -> list[Returned]:
@@ -40,10 +24,13 @@ def returned(run: Run, known: Known, forward: Callable[[], Any]) -> list[Returne
     """
     rows: dict[tuple[Any, ...], tuple[Returned, list[int]]] = {}
     seen: dict[str, tuple[Any, ...]] = {}
+    flow = Flow()
 
     def note(site: Site, module: torch.nn.Module, given: Any, out: Any) -> None:
         if any(out is each for each in given):
             return
+        reads = flow.reads(site, module, given)
+        flow.gives(site, out)
         if site.native in seen:
             row, blocks = rows[seen[site.native]]
             rows[seen[site.native]] = (_again(row, out), blocks)
@@ -56,8 +43,9 @@ def returned(run: Run, known: Known, forward: Callable[[], Any]) -> list[Returne
             vision=site.vision,
             type=type_name(out),
             elements=elements,
+            reads=reads,
         )
-        key = (row.path, row.module, row.type, tuple((e.position, e.type, e.value, e.made) for e in elements))
+        key = (row.path, row.module, row.type, reads, *((e.position, e.type, e.value, e.made) for e in elements))
         seen[site.native] = key
         blocks = rows.setdefault(key, (row, []))[1]
         if site.block is not None and site.block not in blocks:
@@ -69,7 +57,11 @@ def returned(run: Run, known: Known, forward: Callable[[], Any]) -> list[Returne
             stack.enter_context(removed(handle))
         forward()
     order = {site.path: place for place, (site, _) in reversed(list(enumerate(sites(run))))}
-    found = [row.model_copy(update={"blocks": sorted(blocks) or None}) for row, blocks in rows.values()]
+    changed = flow.rewritten()
+    found = [
+        row.model_copy(update={"blocks": sorted(blocks) or None, "rewritten": row.path in changed})
+        for row, blocks in rows.values()
+    ]
     return sorted(found, key=lambda row: (order[row.path], row.blocks or []))
 
 
@@ -88,38 +80,6 @@ def _hook(note: Callable[..., None], site: Site) -> Callable[..., None]:
         note(site, module, (*args, *kwargs.values()), out)
 
     return hook
-
-
-def sites(run: Run) -> Iterator[tuple[Site, torch.nn.Module]]:
-    """Every module of the model once, parents first."""
-    root = run.model._module
-    places = {id(module): path for path, module in root.named_modules()}
-    stacks = []
-    for stack in run.stacks():
-        vision = stack.label.startswith("model.vision")
-        stacks += [(places[id(envoy._module)], index, vision) for index, envoy in enumerate(stack.envoys)]
-    lists = {path: len(module) for path, module in root.named_modules() if isinstance(module, torch.nn.ModuleList)}
-    for path, module in root.named_modules():
-        prefix, block, vision = next(
-            (each for each in stacks if path == each[0] or path.startswith(f"{each[0]}.")), ("", None, False)
-        )
-        inner, repeated = _folded(path, prefix, lists)
-        if block is not None:
-            inner = in_block(inner, prefix)
-        yield Site(inner, path, block, vision, repeated), module
-
-
-def _folded(path: str, prefix: str, lists: Mapping[str, int]) -> tuple[str, bool]:
-    """A path with `{j}` for the place in each long list below ``prefix``."""
-    steps: list[str] = []
-    native: list[str] = []
-    folded = False
-    for step in path.split("."):
-        long = lists.get(".".join(native), 0) > (FEW if prefix else 0) and len(".".join([*native, step])) > len(prefix)
-        folded = folded or long
-        native.append(step)
-        steps.append("{j}" if long else step)
-    return ".".join(steps), folded
 
 
 def parts(out: Any) -> Iterator[tuple[int | str | None, Any]]:

@@ -7,7 +7,7 @@ import re
 from markupsafe import Markup
 
 from probe.render.answers import Lookup
-from probe.render.know.subject import BLOCK, Subject, say
+from probe.render.know.subject import BLOCK, Subject, code, say
 from probe.render.lookups.stream import place
 from probe.render.text import prose
 from probe.schema import Value
@@ -20,13 +20,46 @@ def norms(subject: Subject) -> Lookup | None:
     values = [value for value in (subject.value(host, name) for host, name in NORMS) if value and value.hf]
     if not values:
         return None
-    rows = [[subject.link(value), place(value), _included(value), _gain(subject, value)] for value in values]
+    readers = _readers(subject)
+    reading = bool(readers)
+    rows = [
+        [
+            subject.link(value),
+            place(value),
+            _included(value),
+            _gain(subject, value),
+            *([_read_by(readers.pop(value.hf.path, []) if value.hf else [])] if reading else []),
+        ]
+        for value in values
+    ]
+    rows += [
+        [Markup(""), say("{path} output", path=code(path)), Markup(""), Markup(""), _read_by(by)]
+        for path, by in readers.items()
+    ]
     lead = prose(
         "A norm's output is what its module returns, gain and bias included; tools that name the quotient before "
         "them mean another tensor. What the gain is was found by calling the norms with weights of zero and one."
     )
     lead += _root(subject)
-    return Lookup("l-norms", "Norms and their gain", lead, ["value", "PyTorch", "gain included", "gain"], rows)
+    head = ["value", "PyTorch", "gain included", "gain", *(["read by"] if reading else [])]
+    return Lookup("l-norms", "Norms and their gain", lead, head, rows)
+
+
+def _readers(subject: Subject) -> dict[str, list[str]]:
+    """Path of each norm of the text model -> the modules with a matrix that are called with what it returns."""
+    found: dict[str, list[str]] = {}
+    classes = {row.path: row.module for row in subject.record.returned if not row.vision}
+    for row in subject.record.returned:
+        if row.reads and "norm" in classes.get(row.reads, "").lower() and row.path not in found.get(row.reads, []):
+            found.setdefault(row.reads, []).append(row.path)
+    return found
+
+
+def _read_by(paths: list[str]) -> Markup:
+    """Modules by their paths, inside a block without what they share."""
+    if not paths:
+        return Markup("no module with a matrix, as it is")
+    return Markup(", ").join(code(path.partition(".{i}.")[2] or path) for path in paths)
 
 
 def _root(subject: Subject) -> Markup:
