@@ -48,24 +48,31 @@ class Mixture:
     """One mixture, called with one token.
 
     Attributes:
-        stacks: the parameters that hold a matrix for each of several experts.
+        stacks: the parameters that hold a matrix for each of several experts, ``[experts, rows, columns]``; those of
+            experts that lie side by side in one matrix too.
         expert: one that the token was sent to.
         entering: for each stack what its own module was called with: the row with the largest numbers.
     """
 
-    def __init__(self, module: torch.nn.Module, token: torch.Tensor) -> None:
+    def __init__(self, module: torch.nn.Module, token: torch.Tensor, count: int = 0) -> None:
         self.module = module
         self.token = token
         self.given = _given(module, token)
         self.expert = 0
         self.entering: dict[str, torch.Tensor] = {}
+        self._shapes = {name: p.shape for name, p in module.named_parameters()}
         self.stacks = {
-            name: p for name, p in module.named_parameters() if p.ndim == 3 and p.shape[0] > 1 and p.is_floating_point()
+            name: stack
+            for name, p in module.named_parameters()
+            if p.is_floating_point() and (stack := _stack(p, count)) is not None
         }
 
     def matrices(self, changed: Mapping[str, torch.Tensor] | None = None) -> dict[str, Matrix]:
         """The matrices of an expert that the token is sent to; none where they cannot be told."""
-        leaves = {name: p.detach().clone().requires_grad_() for name, p in {**self.stacks, **(changed or {})}.items()}
+        leaves = {
+            name: p.detach().clone().reshape(self._shapes[name]).requires_grad_()
+            for name, p in {**self.stacks, **(changed or {})}.items()
+        }
         given: dict[str, torch.Tensor] = {}
         made: dict[str, torch.Tensor] = {}
         with torch.enable_grad(), ExitStack() as stack:
@@ -84,16 +91,30 @@ class Mixture:
         for name, gradient, leaving in zip(leaves, gradients, gradients[len(leaves) :], strict=False):
             if gradient is None or leaving is None or not bool(gradient.any()):
                 continue
-            self.expert = int(gradient.flatten(1).abs().amax(1).gt(0).nonzero()[0])
-            matrix = _matrix(name, gradient[self.expert], self.entering[name], _largest(leaving))
-            if matrix is not None:
-                found[name] = matrix
+            parts = gradient.reshape(self.stacks[name].shape)
+            sent = parts.flatten(1).abs().amax(1).gt(0).nonzero().flatten().tolist()
+            if gradient.ndim < 3 and len(sent) == len(parts):
+                continue  # no expert has a part of its own
+            for expert in sent:  # where each has a call of its own, the last call was kept
+                matrix = _matrix(name, parts[expert], self.entering[name], _largest(leaving))
+                if matrix is not None:
+                    found[name], self.expert = matrix, expert
+                    break
         return found
 
     def enters_as_it_is(self, name: str) -> bool:
         """Whether the module that owns a matrix is called with the token itself, and not with a multiple of it."""
         entering = self.entering[name]
         return entering.shape == self.token.flatten().shape and bool((entering == self.token.flatten()).all())
+
+
+def _stack(parameter: torch.nn.Parameter, count: int) -> torch.Tensor | None:
+    """A parameter with an expert on its first axis; None where it cannot hold a matrix for each."""
+    if parameter.ndim == 3 and parameter.shape[0] > 1:
+        return parameter
+    if parameter.ndim == 2 and count > 1 and parameter.shape[0] % count == 0 and parameter.shape[0] > count:
+        return parameter.detach().unflatten(0, (count, -1))
+    return None
 
 
 def _given(module: torch.nn.Module, token: torch.Tensor) -> list[torch.Tensor]:

@@ -142,7 +142,7 @@ def expert_facts(run: Run) -> list[Fact]:
         kind = type(module).__name__
         if kind in facts:
             continue
-        found = _examined(run, module)
+        found = _examined(run, module, _count(run, index))
         if found is None:
             continue
         name = "expert_weights" if not facts else f"expert_weights_{kind}"
@@ -159,7 +159,13 @@ def _mixtures(run: Run) -> Iterator[tuple[int, torch.nn.Module]]:
                 yield from ((index, envoy._module.get_submodule(host)) for host in term.hosts)
 
 
-def _examined(run: Run, module: torch.nn.Module) -> Found | None:
+def _count(run: Run, index: int) -> int:
+    """How many experts a block's router scores; 0 where it was not read."""
+    logits = [held for key, held in run.readings.items() if key.block == index and key.name == "router_logits"]
+    return int(logits[0].shape[-1]) if logits else 0
+
+
+def _examined(run: Run, module: torch.nn.Module, count: int) -> Found | None:
     """What is seen with the first token that shows all, of a few."""
     best = None
     weight = next((p for p in module.parameters() if p.is_floating_point()), None)
@@ -170,7 +176,7 @@ def _examined(run: Run, module: torch.nn.Module) -> Found | None:
         token = torch.randn(1, 1, run.model.hidden_size, generator=generator).to(weight.device, weight.dtype)
         try:
             with plain_experts(run.model._module):
-                found = examine(Mixture(module, token))
+                found = examine(Mixture(module, token, count))
         except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
             return best
         if found is not None and (best is None or found.order is not None):

@@ -78,11 +78,14 @@ def test_a_scaled_token_leaves_the_gates_slope_open() -> None:
         ("llama4_text", "is input × output (`x @ W`). Of what `experts.gate_up_proj` gives the first half are the "
                         "gates"),
         ("nemotron_h", "`model.layers.{i}.mixer.experts.down_proj` is output × input"),
+        ("dbrx", "`transformer.blocks.{i}.ffn.experts.mlp.w2` is input × output (`x @ W`). An expert's part of "
+                 "`transformer.blocks.{i}.ffn.experts.mlp.w1` and"),
     ],
 )  # fmt: skip
 def test_how_families_store_their_experts_is_told(run_of: RunOf, family: str, says: str) -> None:
     [fact] = expert_facts(run_of(family))
-    assert says in fact.statement and ("gate" in fact.statement.replace("gate_up", "")) == (family != "nemotron_h")
+    assert says in fact.statement
+    assert ("gate" in fact.statement.replace("gate_up", "")) == (family not in ("nemotron_h", "dbrx"))
     if family == "gpt_oss":
         order = {"order": "gates on even places", "slope": 1.702, "offset": 1}
         stem = "model.layers.{i}.mlp.experts"
