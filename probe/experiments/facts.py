@@ -6,19 +6,26 @@ import os
 
 from ..measure.run import Run
 from ..schema import Fact
+from .backward import gradient_facts
+from .balancing import balancing_facts
 from .base import STRICT, in_words
 from .cache import cache_facts
+from .calling import calling_facts
 from .expert_weights import expert_facts
+from .file_names import file_names
 from .generation import generation_facts
 from .half_facts import half_facts
 from .hidden_states import hidden_state_facts
+from .image_positions import image_positions
 from .misread import misread_facts
 from .mixer_projections import mixer_facts
+from .neurons import neuron_facts
 from .norm_epsilon import epsilon_facts
 from .padding import padding_facts
 from .passed_over import passed_over
 from .recurrence_code import recurrence_facts
 from .rotary_modules import rotary_facts
+from .rotary_scaling import scaling_facts
 from .score_scales import score_scales
 from .sdpa import sdpa_facts
 from .tail import tail_facts
@@ -46,6 +53,13 @@ def facts(run: Run) -> list[Fact]:
         ("expert weights", expert_facts),
         ("projections of mixers", mixer_facts),
         ("weights that are passed over", passed_over),
+        ("scaling of frequencies", scaling_facts),
+        ("matrices of MLPs", neuron_facts),
+        ("loss that balances experts", balancing_facts),
+        ("positions after an image", image_positions),
+        ("names in files", file_names),
+        ("gradients", gradient_facts),
+        ("other calls", calling_facts),
     ):
         try:
             found += measure(run)

@@ -27,16 +27,17 @@ from .run import Run
 
 def images(run: Run) -> Images | None:
     """What a prompt with one image becomes; None where the checkpoint sees none, or brings no processor for it."""
-    prepared = _prepared(run)
-    if prepared is None:
+    given = prepared(run)
+    if given is None:
         return None
-    prompt, size, inputs = prepared
+    prompt, size, inputs = given
     module = run.model._module
     with as_it_was(module), implementation(module, "eager"), torch.no_grad():
         return Watched(run, inputs).told(prompt, size)
 
 
-def _prepared(run: Run) -> tuple[str, str, Inputs] | None:
+def prepared(run: Run) -> tuple[str, str, Inputs] | None:
+    """The prompt with one image, the image's size and the model's inputs; None where no image can be read."""
     from ..checkpoints.images import processor, test_image
 
     loaded = run.model.loaded

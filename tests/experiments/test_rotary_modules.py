@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from probe.experiments.rotary_modules import length, rotary_facts
+from probe.experiments.rotary_scaling import scaling_facts
 
 RunOf = Callable[..., Any]
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0, "original_max_position_embeddings": 64}
@@ -78,3 +79,25 @@ def test_a_module_of_another_kind_is_left_out(run_of: RunOf) -> None:
         module.model.other = Other()
 
     assert told(run_of("mistral", change=change)) == {}
+
+
+LLAMA3 = {**YARN, "rope_type": "llama3", "high_freq_factor": 4.0, "low_freq_factor": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "entries"),
+    [
+        (LLAMA3, ("high_freq_factor", "low_freq_factor")),
+        ({**YARN, "beta_fast": 16.0, "beta_slow": 1.0}, ("beta_fast", "beta_slow")),
+        ({"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}, None),
+    ],
+)
+def test_the_wavelengths_that_are_scaled_are_told_by_their_entries(
+    run_of: RunOf, parameters: dict[str, Any], entries: tuple[str, str] | None
+) -> None:
+    facts = scaling_facts(run_of("llama", change=_rotary(parameters)))
+    assert bool(facts) == bool(entries)
+    for fact in facts:
+        first, second = entries or ("", "")
+        assert f"once within `original_max_position_embeddings` / `{first}` positions keeps" in fact.statement
+        assert f"more than `original_max_position_embeddings` / `{second}` has it divided by `factor`" in fact.statement

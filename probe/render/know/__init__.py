@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from probe.render.know.adding import adding
 from probe.render.know.blocks import differing
+from probe.render.know.calls import calls
 from probe.render.know.consequences import consequences
 from probe.render.know.lens import lens
 from probe.render.know.loading import loading
@@ -27,6 +28,7 @@ CONCERNS = (
     ("blocks", "Which blocks differ", True, differing),
     ("lens", "The lens at the last block", False, lens),
     ("entrance", "Embeddings and positions", True, entrance),
+    ("calls", "Generating, embeddings, training", True, calls),
     ("machinery", "Of this family", True, machinery),
     ("unkept", "Usual equations that it does not keep", True, unkept),
 )

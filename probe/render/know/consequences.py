@@ -7,9 +7,8 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from probe import names
 from probe.render.know.adding import BETWEEN, factors_of_sums, factors_of_terms
-from probe.render.know.heads import shared_heads
+from probe.render.know.heads import root_of_width, shared_heads
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
 from probe.render.know.terms import Term, host_of, terms
 from probe.render.text import prose
@@ -34,7 +33,29 @@ def consequences(subject: Subject) -> list[Markup]:
         *_last_stream(subject, found),
         *_centring(subject),
         *shared_heads(subject),
+        *root_of_width(subject),
+        *_gradients(subject),
+        *_rewritten(subject),
     ]
+
+
+def _gradients(subject: Subject) -> list[Markup]:
+    """The modules whose return no gradient of the logits arrives at."""
+    fact = subject.fact("no_gradient")
+    return [prose(fact.statement)] if fact else []
+
+
+def _rewritten(subject: Subject) -> list[Markup]:
+    """The modules whose return is another once the forward has ended."""
+    rows = dict.fromkeys(row.path for row in subject.record.returned if row.rewritten)
+    if not rows:
+        return []
+    text = (
+        "What {modules} {returns} is written to in place afterwards: a hook that keeps the tensor without {clone} has "
+        "other numbers when the forward ends."
+    )
+    returns = "return" if len(rows) > 1 else "returns"
+    return [say(text, modules=listing([code(row) for row in rows]), returns=returns, clone=code(".clone()"))]
 
 
 def _sum(subject: Subject) -> list[Markup]:
@@ -113,9 +134,7 @@ def _order(subject: Subject) -> list[Markup]:
         "On {where} attention and MLP read the same point of the stream: an edit of the one's contribution does not "
         "reach the other's in the same block{between}."
     )
-    lens = names.same("layer_mid", "TransformerLens")
-    lacking = f", and there is no stream between them (no `layer_mid`, TransformerLens's `{lens}`)"
-    between = "" if subject.value(BLOCK, "layer_mid") else lacking
+    between = "" if subject.value(BLOCK, "layer_mid") else ", and there is no stream between them (no `layer_mid`)"
     return [say(text, where=subject.where(found.blocks), between=prose(between))]
 
 

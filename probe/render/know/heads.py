@@ -37,6 +37,15 @@ def _order(subject: Subject, each: int) -> Markup | str:
     return say(text, index=code(f"h // {each}"), sums=listing([code(name) for name in sums]))
 
 
+def root_of_width(subject: Subject) -> list[Markup]:
+    """That scores are divided by the root of the heads' width, where a run found that factor on every block."""
+    found = [fact for fact in subject.facts if fact.name.startswith("score_scale")]
+    width = subject.record.sizes.get("qk_head_dim") or subject.record.sizes.get("head_dim")
+    if not found or any("root of" not in fact.statement for fact in found) or not width:
+        return []
+    return [say("Scores are q·k times 1/√{width}, one over the root of the heads' width.", width=width)]
+
+
 def scaled_scores(subject: Subject) -> list[Markup]:
     """Factors of the scores other than one over the root of the heads' width, and those that queries and keys bring."""
     return [*_carried(subject), *_scales(subject)]

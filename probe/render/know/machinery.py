@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -10,9 +11,9 @@ from probe.recurrences import RECURRENCES
 from probe.render.know.blocks import partial
 from probe.render.know.heads import scaled_scores
 from probe.render.know.loading import CALLS
-from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
+from probe.render.know.subject import BLOCK, Subject, code, listing, of_run, say, within
 from probe.render.know.terms import host_of
-from probe.render.text import prose, some_blocks
+from probe.render.text import figure, prose, some_blocks
 
 ENTRANCE = (
     "scaled-embeddings",
@@ -94,6 +95,7 @@ def entrance(subject: Subject) -> list[Markup]:
         *_quirks(subject, [slug for slug in ENTRANCE if slug in subject.quirks]),
         *_rounded_factor(subject),
         *_turning(subject),
+        *_after_image(subject),
     ]
 
 
@@ -102,6 +104,7 @@ def machinery(subject: Subject) -> list[Markup]:
     told = {*ENTRANCE, *ELSEWHERE}
     mine = [slug for slug in subject.quirks if slug not in told]
     experts = [*_equations(subject), *_expert_weights(subject)]
+    experts += [] if subject.record.weights else stored(subject)
     return [*_mixers(subject), *_splits(subject), *_quirks(subject, mine), *experts, *scaled_scores(subject)]
 
 
@@ -187,13 +190,41 @@ def _turning(subject: Subject) -> list[Markup]:
     longer, switch = subject.fact("rotary_length"), subject.fact("rotary_switch")
     said = []
     if longer:
-        said.append(prose(longer.statement) if longer.value == 1 else _of_run(subject, longer.statement))
-    return [*said, prose(switch.statement)] if switch else said
+        said.append(prose(longer.statement) if longer.value == 1 else of_run(subject, longer.statement))
+    said += [prose(switch.statement)] if switch else []
+    return [*said, *_scaling(subject)]
+
+
+def _scaling(subject: Subject) -> list[Markup]:
+    """The wavelengths between which frequencies are lowered, with the config's own numbers."""
+    fact = subject.fact("rotary_scaling")
+    if fact is None:
+        return []
+
+    def quotient(found: re.Match[str]) -> str:
+        whole, part = (subject.config(name) for name in found.groups())
+        known = isinstance(whole, (int, float)) and isinstance(part, (int, float)) and part
+        return f"{found[0]} ({figure(round(whole / part, 1))})" if known else found[0]  # type: ignore[operator]
+
+    text = re.sub(r"`(\w+)` / `(\w+)`", quotient, fact.statement)
+    own = subject.config("factor")
+    return [prose(text.replace("`factor`", f"`factor` ({figure(own)})" if own else "`factor`"))]
+
+
+def _after_image(subject: Subject) -> list[Markup]:
+    """The positions of the text after an image, of the size that the run had."""
+    fact = subject.fact("positions_after_image")
+    return [of_run(subject, fact.statement)] if fact else []
 
 
 def _expert_weights(subject: Subject) -> list[Markup]:
     """How stacked experts are stored, for each kind of mixture."""
     return [prose(fact.statement) for fact in subject.facts if fact.name.startswith("expert_weights")]
+
+
+def stored(subject: Subject) -> list[Markup]:
+    """How MLPs store their neurons, and what files call weights; told with the table of weights where there is one."""
+    return [prose(fact.statement) for name in ("mlp_weights", "file_names") if (fact := subject.fact(name))]
 
 
 def _own_blocks(subject: Subject, taken: list[list[int]]) -> Markup | str:
@@ -210,14 +241,7 @@ def _own_blocks(subject: Subject, taken: list[list[int]]) -> Markup | str:
 def _rounded_factor(subject: Subject) -> list[Markup]:
     """The embeddings' factor in a half-precision load: a number of the run's own width."""
     fact = subject.fact("half_embedding_factor")
-    return [_of_run(subject, fact.statement, f"whose stream is {subject.width} wide")] if fact else []
-
-
-def _of_run(subject: Subject, statement: str, size: str = "") -> Markup:
-    """A statement with a number of the run's sizes or config: where only the twin ran, said to be the twin's."""
-    if subject.run is subject.record:
-        return prose(statement)
-    return prose(f"On the twin{', ' + size + ',' if size else ''} {statement[:1].lower()}{statement[1:]}")
+    return [of_run(subject, fact.statement, f"whose stream is {subject.width} wide")] if fact else []
 
 
 def _mixers(subject: Subject) -> list[Markup]:
@@ -253,7 +277,7 @@ def _mixers(subject: Subject) -> list[Markup]:
 
 def _splits(subject: Subject) -> list[Markup]:
     """How the outputs of the mixers' linear layers are split, with the sizes of the run."""
-    return [_of_run(subject, fact.statement) for fact in subject.facts if fact.name.startswith("mixer_split")]
+    return [of_run(subject, fact.statement) for fact in subject.facts if fact.name.startswith("mixer_split")]
 
 
 def _attending(subject: Subject) -> set[int]:

@@ -179,6 +179,13 @@ class Subject:
         return next((path for v in self.record.values if v.host == host and (path := host_path(v)) is not None), None)
 
 
+def of_run(subject: Subject, statement: str, size: str = "") -> Markup:
+    """A statement with a number of the run's sizes or config: where only the twin ran, said to be the twin's."""
+    if subject.run is subject.record:
+        return prose(statement)
+    return prose(f"On the twin{', ' + size + ',' if size else ''} {statement[:1].lower()}{statement[1:]}")
+
+
 def host_path(value: Value) -> str | None:
     """Native path of the host that a value is read on or below; None where its place does not tell."""
     if value.hf is None or not value.location or value.location.startswith("parent"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from probe.render.answers import Lookup
+from probe.render.know.machinery import stored
 from probe.render.know.subject import Subject, code, listing, say
 from probe.render.text import block_list, prose
 from probe.schema import Weight
@@ -56,6 +57,7 @@ def projections(subject: Subject) -> Lookup | None:
         "on stacked experts it counts these. What a row tells was found by gradients from each head to the weight"
         + ("." if subject.standing.ran else ", on the twin; the numbers are this checkpoint's own sizes.")
     )
+    lead = Markup(" ").join([lead, *stored(subject)])
     head = ["weight", "shape", "heads on it", "part of h", "blocks"]
     return Lookup("l-projections", "Weights by head and expert", lead, head, rows)
 

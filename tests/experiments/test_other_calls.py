@@ -1,0 +1,115 @@
+"""Facts of other calls than a plain forward: with embeddings, by generate, in training, with labels, and backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from probe.experiments.backward import gradient_facts
+from probe.experiments.balancing import balancing_facts
+from probe.experiments.calling import calling_facts
+from probe.experiments.file_names import file_names
+from probe.experiments.neurons import neuron_facts
+
+RunOf = Callable[..., Any]
+
+
+def by_name(facts: list[Any]) -> dict[str, Any]:
+    return {fact.name: fact for fact in facts}
+
+
+@pytest.mark.parametrize(
+    ("family", "says"),
+    [
+        ("llama", "the model gives the same logits."),
+        ("falcon_h1", "with what enters block 0 as `inputs_embeds` they are the same."),
+        ("blt", "cannot be called with `inputs_embeds`"),
+    ],
+)
+def test_what_embeddings_stand_for(run_of: RunOf, family: str, says: str) -> None:
+    assert says in by_name(calling_facts(run_of(family)))["inputs_embeds"].statement
+
+
+def test_training_mode_is_told_with_the_module_that_acts_first(run_of: RunOf) -> None:
+    still, dropping, noisy = (by_name(calling_facts(run_of(family))) for family in ("llama", "gpt2", "dbrx"))
+    assert still["training_mode"].value == 0 and still["head_in_generate"].value == 1
+    assert "first by what `transformer.drop` does" in dropping["training_mode"].statement
+    assert "first by what `transformer.blocks.{i}.ffn.router` does" in noisy["training_mode"].statement
+    assert not any(part.training for part in run_of("gpt2").model._module.modules())
+
+
+def test_a_gradient_that_is_cut_off_is_told_of(run_of: RunOf) -> None:
+    [whole], [cut] = gradient_facts(run_of("llama")), gradient_facts(run_of("llama", change=_detached))
+    assert whole.value == 0
+    assert "`model.layers.{i}.mlp` return" in cut.statement and "self_attn" not in cut.statement
+    [calls] = gradient_facts(run_of("hrm_text"))
+    assert "arrives on some blocks or calls only at what `model.L_module` returns" in calls.statement
+
+
+def _detached(module: Any) -> None:
+    """Cuts the gradient off behind every MLP."""
+    for block in module.model.layers:
+        block.mlp.register_forward_hook(lambda _, __, output: output.detach())
+
+
+@pytest.mark.parametrize(
+    ("family", "says"),
+    [
+        ("mixtral", "`router_aux_loss_coef` (0.02) times `aux_loss` in it, which balances the experts; without the "
+                    "flag it has none. Padded positions do not count."),
+        ("llama4_text", "No loss balances the experts"),
+        ("phimoe", "the same with it and without: the config's `router_aux_loss_coef` is 0."),
+    ],
+)  # fmt: skip
+def test_the_loss_that_balances_experts(run_of: RunOf, family: str, says: str) -> None:
+    [fact] = balancing_facts(run_of(family))
+    assert says in fact.statement
+    assert balancing_facts(run_of("llama")) == []
+
+
+def test_a_coefficient_that_is_another_is_measured(run_of: RunOf) -> None:
+    def tenfold(module: Any) -> None:
+        module.router_aux_loss_coef *= 10
+
+    [fact] = balancing_facts(run_of("mixtral", change=tenfold))
+    assert fact.value == pytest.approx(0.2, rel=1e-2) and "has 0.2 times" in fact.statement
+
+
+@pytest.mark.parametrize(
+    ("family", "reads", "writes"),
+    [
+        ("llama", "`gate_proj.weight[n]` (the gate) and `up_proj.weight[n]`", "`down_proj.weight[:, n]`"),
+        ("gpt2", "`c_fc.weight[:, n]`", "`c_proj.weight[n]`"),
+        ("phi3", "`gate_up_proj.weight[n]` (the gate) and `gate_up_proj.weight[n + N]`", "`down_proj.weight[:, n]`"),
+    ],
+)
+def test_where_a_neuron_lies_in_its_matrices(run_of: RunOf, family: str, reads: str, writes: str) -> None:
+    [fact] = neuron_facts(run_of(family))
+    assert f"reads by {reads}, and writes {writes}." in fact.statement
+
+
+def test_what_is_told_of_a_fused_matrix_makes_its_neuron(run_of: RunOf) -> None:
+    mlp = run_of("phi3").text.envoys[0]._module.mlp
+    count, weight = mlp.down_proj.in_features, mlp.gate_up_proj.weight.detach()
+    x = torch.randn(weight.shape[1], generator=torch.Generator().manual_seed(0))
+    neurons = torch.nn.functional.silu(weight[:count] @ x) * (weight[count:] @ x)
+    torch.testing.assert_close(mlp(x[None, None])[0, 0].detach(), mlp.down_proj.weight.detach() @ neurons)
+
+
+def test_names_in_files_are_those_that_are_written(run_of: RunOf, tmp_path: Any) -> None:
+    from safetensors import safe_open
+
+    run = run_of("mixtral")
+    [fact] = file_names(run)
+    run.model._module.save_pretrained(tmp_path)
+    with safe_open(tmp_path / "model.safetensors", "pt") as held:
+        names = set(held.keys())
+    stem = "model.layers.{i}.block_sparse_moe.experts.{j}"
+    assert (
+        f"`model.layers.{{i}}.mlp.experts.gate_up_proj` as `{stem}.w1.weight` and `{stem}.w3.weight`" in fact.statement
+    )
+    assert {f"model.layers.0.block_sparse_moe.experts.0.w{k}.weight" for k in (1, 2, 3)} <= names
+    assert file_names(run_of("llama")) == []
