@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -51,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; every error ends as one sentence on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # where a terminal's encoding lacks a character
     try:
         command = _VERBS.get(given[0]) if given else None
         status = command(given[1:]) if command else _probe(given)

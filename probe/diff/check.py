@@ -52,6 +52,8 @@ def check(given: list[str]) -> int:
         registry.get(name)
         if not store.record_files(name):
             raise ProbeError(f"{name} has no records to check; `python -m probe {name}` makes them.")
+    if not found.families and not found.since and not any(map(store.record_files, registry.names())):
+        raise ProbeError(f"There is no record at {store.records_dir()} to check; `python -m probe --all` makes them.")
     options = load_options(found)
     names = list(dict.fromkeys(found.families)) or _all(found.since, options)
     crew = jobs.Crew(found.workers, found.limit, len(names) > 1 or found.workers > 1 or found.limit is not None)

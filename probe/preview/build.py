@@ -68,10 +68,13 @@ def _empty(out: Path) -> None:
     """Clear what an earlier preview left. Raises ProbeError where the folder holds anything else."""
     if out.is_dir() and any(out.iterdir()) and not (out / MARK).is_file():
         raise ProbeError(f"{out} is no preview and is not empty: name another folder in --out, or remove it.")
-    if out.is_dir():
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
-    (out / MARK).touch()
+    try:
+        if out.is_dir():
+            shutil.rmtree(out)
+        out.mkdir(parents=True)
+        (out / MARK).touch()
+    except OSError as error:
+        raise ProbeError(f"{out} cannot be written ({error.strerror}): name another folder in --out.") from error
 
 
 def _measure(start: str, records: Path) -> None:

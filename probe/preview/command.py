@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 
 from probe.arguments import Parser, whole
-from probe.errors import ProbeError
+from probe.errors import ProbeError, unforeseen
 from probe.preview import publish, pull
 from probe.store import ROOT
 
@@ -34,6 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
             traceback.print_exc()
         print(error, file=sys.stderr)
         return error.status
+    except Exception as error:
+        if options.debug:
+            traceback.print_exc()
+        print(f"{unforeseen(error)} (--debug shows the traceback)", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\nStopped." if sys.stderr.isatty() else "Stopped.", file=sys.stderr)
         return 130

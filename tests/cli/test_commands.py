@@ -187,6 +187,20 @@ def test_a_folder_of_records_that_is_not_there_is_not_one_without_any(world: Wor
     )
 
 
+def test_a_check_of_no_records_at_all_is_a_mistake(world: World) -> None:
+    (world.folder / "records").mkdir()
+    found = world.run("check")
+    assert found.status == 2 and found.err.startswith(f"There is no record at {world.folder / 'records'} to check; ")
+
+
+def test_what_a_terminals_encoding_lacks_is_written_out() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "probe", "list", "gpt2"], cwd=ROOT, capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == b"" and rb"\u25cf tiny" in done.stdout
+
+
 def test_list_of_every_family_is_light_and_quick() -> None:
     """All decoders of transformers, on a line each: no torch, no transformers, little CPU time."""
     look = (

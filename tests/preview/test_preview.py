@@ -63,6 +63,8 @@ def test_a_page_of_the_probe_needs_no_run_and_another_folder_is_left_alone(repos
     (repository.folder / "README.md").write_text("Words.\n")
     done = repository.python("-m", "probe", "check", "--since", "main")
     assert done.stdout == "Nothing to check.\n"
+    done = repository.run("scripts/preview", "main", "--out", "README.md", status=2)
+    assert done.stderr == "README.md cannot be written (File exists): name another folder in --out.\n"
     done = repository.run("scripts/preview", "main", "--out", "probe", status=2)
     assert done.stderr == "probe is no preview and is not empty: name another folder in --out, or remove it.\n"
 
