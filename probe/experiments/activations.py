@@ -89,11 +89,24 @@ def _works_on_each(module: torch.nn.Module, numbers: torch.Tensor) -> bool:
 def function_of(module: torch.nn.Module, run: Run) -> str:
     """Which of :data:`KNOWN` an activation is, by its values on a grid; `unknown` where it is none."""
     with torch.no_grad():
-        return _named(grid(run), module(grid(run)), run)
+        return _nearest(_on_the_grid(run), module(grid(run)), run)
+
+
+@once
+def _on_the_grid(run: Run) -> dict[str, torch.Tensor]:
+    return _known(grid(run))
+
+
+def _known(given: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {name: known(given.float()) for name, known in KNOWN.items()}
 
 
 def _named(given: torch.Tensor, values: torch.Tensor, run: Run) -> str:
-    off = {name: float((known(given.float()) - values.float()).abs().max()) for name, known in KNOWN.items()}
+    return _nearest(_known(given), values, run)
+
+
+def _nearest(every: dict[str, torch.Tensor], values: torch.Tensor, run: Run) -> str:
+    off = {name: float((known - values.float()).abs().max()) for name, known in every.items()}
     name = min(off, key=off.__getitem__)
     return name if off[name] < tolerance(run) * float(values.float().abs().max().clamp_min(1.0)) else "unknown"
 

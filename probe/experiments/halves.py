@@ -163,11 +163,10 @@ def _saved(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters by each of their names, and the buffers that a checkpoint holds; a load casts those and leaves the
     others.
     """
-    yield from module.named_parameters(remove_duplicate=False)
-    for prefix, inner in module.named_modules():
-        for name, buffer in inner.named_buffers(recurse=False):
-            if name not in inner._non_persistent_buffers_set:
-                yield f"{prefix}.{name}" if prefix else name, buffer
+    for prefix, inner in module.named_modules(remove_duplicate=False):
+        for name, held in (*inner._parameters.items(), *inner._buffers.items()):
+            if held is not None and name not in inner._non_persistent_buffers_set:
+                yield f"{prefix}.{name}" if prefix else name, held
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -90,6 +90,9 @@ def _rows(run: Run) -> int:
 _noised = perturbed(_rows)(_noise_each)
 
 
+_signature = lru_cache(maxsize=64)(inspect.signature)
+
+
 def _one_by_one(run: Run) -> Handed:
     """The same with one row a forward: every block takes the stream that it took in a first one."""
     ids = token_ids(run, _length(run))
@@ -159,7 +162,7 @@ def _look(
     kwargs: dict[str, Any],
 ) -> None:
     """Enters the arguments of a block, apart from its stream, that differ in a row whose noise another block took."""
-    bound = inspect.signature(type(block).forward).bind_partial(block, *args, **kwargs).arguments
+    bound = _signature(type(block).forward).bind_partial(block, *args, **kwargs).arguments
     named = {**bound, **bound.pop("kwargs", {})}
     stream = first_given(args, kwargs)
     for name, value in named.items():

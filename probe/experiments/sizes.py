@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from nnsight.intervention.envoy import Envoy
 
 from ..instruments.extra import part
 from ..measure.run import Run
@@ -16,17 +17,20 @@ from .traced import NO_ATTENTION, attention_value
 SIZES = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim")
 
 
-def _sizes(model: StandardizedTransformer, block: int) -> dict[str, int]:
-    """Sizes of one block, from its projections' shapes; what the block does not have is left out, and a mixer's heads
-    are no attention's, whatever the block calls it."""
-    envoy = model.layers[block]
-    found: dict[str, int] = {}
+def _every_size(model: StandardizedTransformer) -> list[dict[str, int]]:
+    """For each block its sizes, from its projections' shapes."""
     label = "model.layers[i]."
-    attending = [
-        path.removeprefix(label)
-        for path, index, host in model.hosts()
-        if index == block and host.role == "attention" and path.startswith(label)
-    ]
+    attending: dict[int, list[str]] = {}
+    for path, index, host in model.hosts():
+        if index is not None and host.role == "attention" and path.startswith(label):
+            attending.setdefault(index, []).append(path.removeprefix(label))
+    return [_sizes(envoy, attending.get(index, [])) for index, envoy in enumerate(model.layers)]
+
+
+def _sizes(envoy: Envoy, attending: list[str]) -> dict[str, int]:
+    """Sizes of one block with attentions at these paths; what the block does not have is left out, and a mixer's heads
+    are no attention's, whatever the block calls it."""
+    found: dict[str, int] = {}
     for host, names in (
         *((path, SIZES) for path in dict.fromkeys(("self_attn", "self_attn.0", *attending))),
         ("mlp", ("intermediate_size",)),
@@ -44,7 +48,7 @@ def _sizes(model: StandardizedTransformer, block: int) -> dict[str, int]:
 
 def per_block_sizes(model: StandardizedTransformer) -> Verdict:
     """Compares the widths of the projections between blocks; one that is not the same on all makes the answer yes."""
-    every = [_sizes(model, block) for block in range(len(model.layers))]
+    every = _every_size(model)
     measured: Measured = {}
     for name in dict.fromkeys(name for sizes in every for name in sizes):
         different = sorted({sizes[name] for sizes in every if name in sizes})
@@ -58,7 +62,7 @@ Heads = list[tuple[int, int] | None]
 
 
 def _built_heads(model: StandardizedTransformer) -> Heads:
-    every = [_sizes(model, block) for block in range(len(model.layers))]
+    every = _every_size(model)
     return [(sizes["num_heads"], sizes["num_kv_heads"]) if "num_kv_heads" in sizes else None for sizes in every]
 
 

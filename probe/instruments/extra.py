@@ -109,7 +109,12 @@ def decoder(run: Run) -> torch.nn.Module:
 @once
 def accepts(run: Run, name: str) -> bool:
     """Whether the model's forward takes an argument of this name."""
-    return name in inspect.signature(run.model._module.forward).parameters
+    return name in _taken(run)
+
+
+@once
+def _taken(run: Run) -> frozenset[str]:
+    return frozenset(inspect.signature(run.model._module.forward).parameters)
 
 
 def token_ids(run: Run, length: int, rows: int = 1, seed: int = 0) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -116,6 +117,11 @@ def _leaving(change: Change) -> Callable[..., Any]:
     return hook
 
 
+@lru_cache(maxsize=64)
+def _factors(each: tuple[float, ...]) -> torch.Tensor:
+    return torch.tensor(each)
+
+
 @dataclass(frozen=True)
 class Rows:
     """The rows of a batch, in tensors that have a row axis and in those where tokens of all rows are one axis.
@@ -194,7 +200,7 @@ class Rows:
         """
         others: Mapping[int, Change] = {row: how for row, how in each.items() if not isinstance(how, Times)}
         multiplied = {self._place(row): how.factor for row, how in each.items() if isinstance(how, Times)}
-        factors = torch.tensor([multiplied.get(place, 1.0) for place in range(self._size)]) if multiplied else None
+        factors = _factors(tuple(multiplied.get(place, 1.0) for place in range(self._size))) if multiplied else None
 
         def change(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_floating_point():

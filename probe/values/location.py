@@ -18,6 +18,10 @@ from typing import Any, Literal
 from nnsight.intervention.envoy import Envoy
 from nnsight.intervention.source import SourceEnvoy, SourceNotAvailable, compiled, decorator_chain, install_source
 
+from .peeled import parse_once
+
+parse_once()
+
 Key = int | str
 Side = Literal["in", "out", "op"]
 
