@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from probe.render.know import what_to_know
 from probe.render.know.subject import Subject
 from probe.render.know.terms import terms
 from probe.render.standing import Standing
@@ -172,3 +173,15 @@ def test_a_stream_that_is_multiplied_anywhere_in_the_sum_is_told() -> None:
 def test_two_rows_of_one_name_are_told_once() -> None:
     text = plain(committed("beam", "tiny"), "know-adding")
     assert "mlp_output and mlp_output" not in text and "attention_output and mlp_output are multiplied" in text
+
+
+def test_a_stream_that_is_not_there_is_told_under_its_name_in_transformerlens_too() -> None:
+    said = "no stream between them (no layer_mid, TransformerLens's blocks.{i}.hook_resid_mid)"
+    for family, slug, lacks in (
+        ("gpt_neox", "tiny", True),
+        ("gpt_neox", "tiny-sequential", False),
+        ("phi", "tiny", True),
+    ):
+        page = committed(family, slug)
+        text = " ".join(plain(page, topic.id) for topic in what_to_know(page))
+        assert (said in text) == lacks

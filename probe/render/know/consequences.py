@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
+from probe import names
 from probe.render.know.adding import BETWEEN, factors_of_sums, factors_of_terms
 from probe.render.know.heads import root_of_width, shared_heads
 from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
@@ -134,7 +135,9 @@ def _order(subject: Subject) -> list[Markup]:
         "On {where} attention and MLP read the same point of the stream: an edit of the one's contribution does not "
         "reach the other's in the same block{between}."
     )
-    between = "" if subject.value(BLOCK, "layer_mid") else ", and there is no stream between them (no `layer_mid`)"
+    lens = names.same("layer_mid", "TransformerLens")
+    lacking = f", and there is no stream between them (no `layer_mid`, TransformerLens's `{lens}`)"
+    between = "" if subject.value(BLOCK, "layer_mid") else lacking
     return [say(text, where=subject.where(found.blocks), between=prose(between))]
 
 
