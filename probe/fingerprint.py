@@ -36,6 +36,7 @@ _LIGHT = {
     "installed.py",
     "jobs.py",
     "kernels",
+    "misnamed.py",
     "overview.py",
     "preview",
     "progress.py",

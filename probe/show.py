@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any
 
-from probe import jobs, names, registry, store
+from probe import jobs, misnamed, names, registry, store
 from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.errors import ProbeError
 from probe.progress import Bar
@@ -37,6 +37,8 @@ def read(given: list[str]) -> int:
     if known and found.value.rpartition(".")[2] not in known:
         if (said := _watched(found.family, found.value)) is not None:
             raise ProbeError(said, status=4)
+        if (said := misnamed.meant(found.family, found.value, found.checkpoint or "tiny")) is not None:
+            raise ProbeError(said)
         near = registry.nearest(found.value, sorted(known)) or f"; it has {', '.join(sorted(known))}"
         raise ProbeError(f"No record of {found.family} has a value {found.value!r}{near}.")
     _refuse_elsewhere(found.family, found.value, values, found.checkpoint or "tiny")

@@ -48,6 +48,23 @@ def test_read_refuses_in_whole_sentences(asked: tuple[str, str], says: str, caps
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("llama", "hidden_states"), "entries 0 to 2: layer_input of blocks 0 to 2; entry 3: final_norm_output."),
+        (("llama", "attentions"), "output_attentions=True fills under eager attention: in the run entries 0 to 2: "),
+        (("llama", "model.layers.1.self_attn.o_proj"), "model.layers.{i}.self_attn.o_proj (input: attention_premix, "
+                                                       "output: attention_output"),
+        (("gpt2", "attn.c_attn"), "is a module's path, and no value's name: transformer.h.{i}.attn.c_attn ("),
+    ],
+)  # fmt: skip
+def test_read_tells_what_a_module_or_a_field_is_here(
+    asked: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["read", *asked]) != 0
+    assert says in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("name", "value"), [("hook_mlp_in", "mlp_input"), ("hook_attn_in", "attention_norm_output")])
 def test_the_same_name_for_another_tensor_is_marked(name: str, value: str) -> None:
     (found,) = [each for each in names.of(value) if each.name.endswith(f".{name}")]
