@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
+from ..instruments.learning import learning
 from ..instruments.tap import removed
 from ..measure.listing import listed
 from ..measure.run import Run
@@ -60,7 +61,7 @@ def _forward(run: Run, made: Calls) -> torch.Tensor:
     """
     module = run.model._module
     with ExitStack() as stack:
-        stack.enter_context(learning(module))
+        stack.enter_context(learning(module.parameters()))
         for path, part in module.named_modules():
             if path:
                 stack.enter_context(removed(part.register_forward_hook(_keeping(made, path))))
@@ -78,19 +79,6 @@ def _keeping(made: Calls, path: str) -> Callable[..., None]:
             made.setdefault(path, []).append(tensor)
 
     return keep
-
-
-@contextmanager
-def learning(module: torch.nn.Module) -> Iterator[None]:
-    """Lets every parameter have a gradient while the context lasts."""
-    frozen = [p for p in module.parameters() if p.is_floating_point() and not p.requires_grad]
-    for parameter in frozen:
-        parameter.requires_grad_(True)
-    try:
-        yield
-    finally:
-        for parameter in frozen:
-            parameter.requires_grad_(False)
 
 
 def _general(path: str) -> str:

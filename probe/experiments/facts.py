@@ -11,6 +11,7 @@ from .balancing import balancing_facts
 from .base import STRICT, in_words
 from .cache import cache_facts
 from .calling import calling_facts
+from .expert_slots import slot_facts
 from .expert_weights import expert_facts
 from .file_names import file_names
 from .generation import generation_facts
@@ -51,6 +52,7 @@ def facts(run: Run) -> list[Fact]:
         ("half precision", half_facts),
         ("epsilon of norms", epsilon_facts),
         ("expert weights", expert_facts),
+        ("slots of experts", slot_facts),
         ("projections of mixers", mixer_facts),
         ("weights that are passed over", passed_over),
         ("scaling of frequencies", scaling_facts),

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..instruments.extra import SHORT, token_ids
+from ..instruments.learning import learning
 from ..instruments.tap import removed
 from ..measure.listing import listed
 from ..measure.native import in_block
@@ -21,7 +22,6 @@ from ..measure.run import Run
 from ..schema import Fact
 from ..standard.trace import Key
 from ..wiring.operands import first_given, first_tensor
-from .backward import learning
 
 CLOSE = 1e-4
 """How far two vectors may be apart, relative to the larger, to be one."""
@@ -58,7 +58,7 @@ def neuron_facts(run: Run) -> list[Fact]:
 
     try:
         with ExitStack() as stack, torch.enable_grad():
-            stack.enter_context(learning(run.model._module))
+            stack.enter_context(learning(run.model._module.parameters()))
             for mlp in mlps:
                 stack.enter_context(removed(mlp.writer.register_forward_hook(keep, with_kwargs=True)))
             run.model._module(input_ids=token_ids(run, SHORT), use_cache=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from probe.experiments.backward import gradient_facts
 from probe.experiments.balancing import balancing_facts
 from probe.experiments.calling import calling_facts
+from probe.experiments.expert_slots import slot_facts
 from probe.experiments.file_names import file_names
 from probe.experiments.neurons import neuron_facts
 
@@ -113,3 +115,13 @@ def test_names_in_files_are_those_that_are_written(run_of: RunOf, tmp_path: Any)
     )
     assert {f"model.layers.0.block_sparse_moe.experts.0.w{k}.weight" for k in (1, 2, 3)} <= names
     assert file_names(run_of("llama")) == []
+
+
+def test_the_order_of_a_tokens_experts_is_told(run_of: RunOf) -> None:
+    run = run_of("mixtral")
+    [fact] = slot_facts(run)
+    assert "by weight, the heaviest first" in fact.statement
+    assert slot_facts(run_of("llama4_text")) == [] and slot_facts(run_of("llama")) == []
+    turned = {key: held.flip(-1) if key.name == "expert_weights" else held for key, held in run.readings.items()}
+    [other] = slot_facts(replace(run, readings=turned))
+    assert other.value == 0 and "on no block" in other.statement

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from probe.render.know import what_to_know
+from probe.render.places import is_served
 from tests.questions.pages import PAGES, Of, Page
 from tests.questions.test_questions import every, quirk
 
@@ -162,6 +163,12 @@ def balanced(page: Page) -> bool:
     return any(row.field == "aux_loss" for row in page.run.outputs)
 
 
+def several_chosen(page: Page) -> bool:
+    """Whether weights were read of several experts a token."""
+    row = next((each for each in page.run.values if each.name == "expert_weights" and is_served(each)), None)
+    return row is not None and bool(row.shape) and (row.shape or [1])[-1] > 1
+
+
 def with_neurons(page: Page) -> bool:
     """Whether the neurons of an MLP are what a module is called with, by a sum of products as usual, once a forward."""
     row = page.value("mlp_neurons")
@@ -245,6 +252,8 @@ TOLD = (
          "positions_after_image"),
     Told("TransformerLens (W_in, Conv1D), llama.cpp (gate_up)", "which part of a matrix is a neuron's", with_neurons,
          "l-projections", r"Neuron n( of N)? in \S+ reads by \S+\.weight\[.*, and writes \S+\.weight\[", "mlp_weights"),
+    Told("gpt-oss ports, vLLM (topk)", "in which order a token's experts stand", several_chosen, "know-machinery",
+         r"The experts of a token stand (in their slots )?by weight", "expert_slots"),
     Told("captum, transformers", "whether embeddings may stand for ids", every, "know-calls",
          r"inputs_embeds.*(the same logits|other logits, by up to|cannot be called|\()", "inputs_embeds"),
     Told("transformers (logits_to_keep)", "at which positions generate has logits", lambda p: p.family != "minimax_m2",

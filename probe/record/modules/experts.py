@@ -7,12 +7,13 @@ the experts, only what the mixture itself returns depends so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
+from ...instruments.learning import learning
 from ...instruments.rows import hooks, removed
 from ...measure.native import in_block
 from ...measure.run import Run
@@ -34,7 +35,7 @@ def experts(run: Run) -> list[Held]:
     modules = {index: run.text.envoys[index]._module for index in chosen}
     paths = {id(module): path for path, module in run.model._module.named_modules()}
     found = []
-    with _requiring([parameter for module in modules.values() for parameter in _matrices(module).values()]):
+    with learning([parameter for module in modules.values() for parameter in _matrices(module).values()]):
         for index, outs in _outputs(run, modules).items():
             count = logits[index].shape[-1] if index in logits else 0
             taken = chosen[index].flatten(0, -2)
@@ -105,19 +106,6 @@ def _mixtures(run: Run, index: int, block: torch.nn.Module) -> list[torch.nn.Mod
     """The modules that make a block's mixtures, nearest the add first."""
     terms = [term for term in run.text.anatomy[index].terms if term.kind == "moe"]
     return [block.get_submodule(host) for term in terms for host in term.hosts]
-
-
-@contextmanager
-def _requiring(parameters: Sequence[torch.nn.Parameter]) -> Iterator[None]:
-    """Lets parameters have gradients while the context lasts."""
-    frozen = [parameter for parameter in parameters if not parameter.requires_grad]
-    for parameter in frozen:
-        parameter.requires_grad_(True)
-    try:
-        yield
-    finally:
-        for parameter in frozen:
-            parameter.requires_grad_(False)
 
 
 def _reached(module: torch.nn.Module, out: torch.Tensor, chosen: torch.Tensor) -> dict[str, Touched]:

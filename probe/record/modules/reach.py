@@ -9,8 +9,7 @@ small, so that no projection is seen only where it lies within a clip.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from nnsight.intervention.envoy import Envoy
 
 from ...experiments.traced import attention_value
 from ...instruments.extra import SHORT, attentions, decoder, token_ids
+from ...instruments.learning import learning
 from ...instruments.rows import Change, Rows, hooks, removed
 from ...instruments.tap import Tap
 from ...measure.run import Run
@@ -67,7 +67,7 @@ def reached(run: Run) -> dict[int, dict[str, Reached]]:
     every = attentions(run)
     modules = [attention._module for attention in every if attention is not None]
     found: dict[int, dict[str, Reached]] = {}
-    with _requiring(modules):
+    with learning(parameter for module in modules for parameter in module.parameters()):
         before: set[int] = set()
         made = _attended(run, every, before)
         for index, attention in enumerate(every):
@@ -110,19 +110,6 @@ def _attended(run: Run, every: list[Envoy | None], before: set[int]) -> list[Mad
 def _begin(rows: Rows) -> Change:
     """What an attention is given instead: the same on every row, small, and without a graph."""
     return lambda tensor: rows.align(tensor).detach() * SMALL
-
-
-@contextmanager
-def _requiring(modules: list[torch.nn.Module]) -> Iterator[None]:
-    """Lets the modules' parameters have gradients while the graph is made."""
-    frozen = [p for module in modules for p in module.parameters() if p.is_floating_point() and not p.requires_grad]
-    for parameter in frozen:
-        parameter.requires_grad_(True)
-    try:
-        yield
-    finally:
-        for parameter in frozen:
-            parameter.requires_grad_(False)
 
 
 def _by_parameter(module: torch.nn.Module, made: Made, before: set[int]) -> dict[str, Reached]:

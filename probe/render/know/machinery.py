@@ -103,7 +103,8 @@ def machinery(subject: Subject) -> list[Markup]:
     """Quirks of the block's inside, the mixers, the mixture's equations, and scales of scores out of the ordinary."""
     told = {*ENTRANCE, *ELSEWHERE}
     mine = [slug for slug in subject.quirks if slug not in told]
-    experts = [*_equations(subject), *_expert_weights(subject)]
+    slots = subject.fact("expert_slots")
+    experts = [*_equations(subject), *([prose(slots.statement)] if slots else []), *_expert_weights(subject)]
     experts += [] if subject.record.weights else stored(subject)
     return [*_mixers(subject), *_splits(subject), *_quirks(subject, mine), *experts, *scaled_scores(subject)]
 

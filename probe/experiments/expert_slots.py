@@ -1,0 +1,28 @@
+"""In which order a token's experts stand in the slots of what a router chose."""
+
+from __future__ import annotations
+
+import torch
+
+from ..measure.run import Run
+from ..schema import Fact
+
+
+def slot_facts(run: Run) -> list[Fact]:
+    """Whether the heaviest expert of every token stands first and the others follow by weight; nothing of a router
+    that chooses one.
+    """
+    weights = {
+        (key.host, key.block): held
+        for key, held in run.readings.items()
+        if key.name == "expert_weights" and isinstance(held, torch.Tensor) and held.shape[-1] > 1
+    }
+    if not weights:
+        return []
+    falling = [bool((held[..., :-1] >= held[..., 1:]).all()) for held in weights.values()]
+    said = "The experts of a token stand in their slots by weight, the heaviest first."
+    if not all(falling):
+        how = "on some blocks" if any(falling) else "on no block"
+        said = f"The experts of a token stand by weight {how}: the first slot need not be the heaviest's."
+    value = sum(falling)
+    return [Fact(name="expert_slots", label="Experts by weight", value=value, unit="blocks", statement=said)]
