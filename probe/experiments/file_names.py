@@ -19,6 +19,9 @@ from ..schema import Fact
 LOOKED = 64
 """Numbers of a tensor, from its first to its last, that are looked for in parameters."""
 
+MOST = 10**8
+"""Most numbers that are searched; of larger models only weights that are renamed whole are told."""
+
 NAMED = 3
 """Most pairs of names that the sentence has."""
 
@@ -70,8 +73,9 @@ class _Holders:
     """Parameters by the numbers in them."""
 
     def __init__(self, left: Mapping[str, torch.Tensor]) -> None:
-        self.names = [*left]
-        flat = [held.detach().flatten().double().cpu() for held in left.values()]
+        self.whole = {(held.data_ptr(), held.shape): name for name, held in left.items()}
+        self.names = [*left] if sum(held.numel() for held in left.values()) <= MOST else []
+        flat = [left[name].detach().flatten().double().cpu() for name in self.names]
         numbers = torch.cat(flat) if flat else torch.empty(0, dtype=torch.float64)
         owners = torch.cat([torch.full_like(each, place) for place, each in enumerate(flat)]) if flat else numbers
         self.numbers, order = numbers.sort(stable=True)
@@ -79,6 +83,8 @@ class _Holders:
 
     def of(self, tensor: torch.Tensor) -> list[str]:
         """The parameters that a tensor's numbers are from; none where some of them are in none."""
+        if (name := self.whole.get((tensor.data_ptr(), tensor.shape))) is not None:
+            return [name]
         flat = tensor.detach().flatten()
         few = flat[torch.linspace(0, max(len(flat) - 1, 0), LOOKED).long()].double().cpu() if len(flat) else flat
         if not len(self.numbers) or not len(few):
