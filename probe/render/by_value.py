@@ -125,7 +125,7 @@ def _place(place: Place) -> o.ValuePlace:
         ],
         held=place.held.held.view if place.held and place.held.held else None,
         where="" if place.where == "every block" else place.where,
-        condition="eager load" if value.needs else condition(value.reason),
+        condition="eager load" if value.needs else condition(value, place.attn),
         warn=bool(value.needs),
         edit="not run" if run is None or run.edits is None else "edited" if run.edits else "read-only",
     )
@@ -168,8 +168,8 @@ def _odd(served: Sequence[Place], usual: Place) -> list[o.Odd]:
 
 def _reason(served: Sequence[Place]) -> str:
     """Why a load is needed, as most families' rows say it."""
-    reasons = Counter(place.value.reason for place in served if place.value.needs and place.value.reason)
-    return condition(reasons.most_common(1)[0][0]) or "" if reasons else ""
+    reasons = Counter(condition(place.value, place.attn) for place in served if place.value.needs)
+    return reasons.most_common(1)[0][0] or "" if reasons else ""
 
 
 def _described(text: str, place: Place) -> bool:

@@ -36,6 +36,11 @@ class Place:
     serving: int = 0
 
     @property
+    def attn(self) -> str:
+        """The attention implementation of a default load."""
+        return self.stored.record.checkpoint.attn
+
+    @property
     def served(self) -> bool:
         return is_served(self.value)
 

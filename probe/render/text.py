@@ -9,11 +9,10 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from probe.numerals import number
-from probe.schema import Value
+from probe.schema import Lack, Value
 
 _NUMBER = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+|\d{5,}(?:\.0)?|\d+(?:\.\d+)?e[-+]\d+)(?![\w/]|[.,]\d)")
 """What stands in a record's sentence and may be spelled otherwise than a page spells numbers: large ones and powers."""
-_REFUSAL = r"\w+ needs (attn_implementation='\w+'): (.+?)(?: \(\S+ is no operation of its source\))?\."
 
 
 def anchor(host: str, name: str) -> str:
@@ -89,10 +88,22 @@ def prose(text: str) -> Markup:
     return Markup("").join(parts) if len(parts) % 2 else Markup(escape(text))
 
 
-def condition(reason: str | None) -> str | None:
-    """Why a load does not serve a value: what to do first, not the value or the operation that is missing."""
-    found = re.fullmatch(_REFUSAL, reason or "")
-    return f"Load with {found[1]}: {found[2]}." if found else reason
+def condition(value: Value, attn: str) -> str | None:
+    """Why a load does not serve a value: what to do first, not the value or the operation that is missing.
+
+    Args:
+        attn: the attention implementation of a default load.
+    """
+    if value.needs is None or value.lack is None:
+        return value.reason
+    return f"Load with attn_implementation='{value.needs}': under '{attn}' {lacking(value.lack, value.module)}."
+
+
+def lacking(lack: Lack, module: str, several: bool = False) -> str:
+    """What stands against a value of a module, or against several, under another attention than the one it needs."""
+    if lack == "fused kernel":
+        return f"the attention is one fused kernel that never forms {'them' if several else 'it'}"
+    return f"the forward of {module} goes another way, on which {'they are' if several else 'it is'} not formed"
 
 
 def breakable(name: str) -> Markup:

@@ -69,7 +69,7 @@ def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequenc
         dims=value.dims,
         description=value.description,
         read_at=value.read_at,
-        condition=condition(value.reason),
+        condition=condition(value, standing.record.checkpoint.attn),
         warn=bool(value.needs or value.reason),
         state=state,
         state_text=_state_text(value, state, standing, twin),
@@ -179,7 +179,7 @@ def _found(value: Value, state: str, standing: Standing, twin: Value | None, tot
     if value.blocks is not None:
         card.append(("on", escape(some_blocks(value.blocks, total))))
     if value.reason:
-        card.append(("condition", escape(condition(value.reason))))
+        card.append(("condition", escape(condition(value, standing.record.checkpoint.attn))))
     if state != "never":
         card.append(("edit", _edit(value, standing, twin)))
         card.append(("run", _evidence(value, standing, twin)))

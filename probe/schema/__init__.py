@@ -11,6 +11,7 @@ from .modules import Element, Entries, Output, Returned, Weight
 from .part import Part, Scalar
 from .pictures import Picture, Series
 from .record import (
+    PASSES,
     SCHEMA_VERSION,
     About,
     Checkpoint,
@@ -39,6 +40,7 @@ from .record import (
 )
 
 __all__ = [
+    "PASSES",
     "SCHEMA_VERSION",
     "About",
     "Checkpoint",

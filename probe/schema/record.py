@@ -197,6 +197,9 @@ Lack = Literal["fused kernel", "another way"]
 Pass = Literal["last", "each token", "each head"]
 """Which times that a place is passed in one forward a value is of."""
 
+PASSES: dict[Pass, str] = {"last": "the last time", "each token": "once a token", "each head": "for each head"}
+"""The same in words."""
+
 
 class Value(Part):
     """One standard value on one host."""

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from nnsight.intervention.interleaver import Mediator
 
-from ..schema import Pass
+from ..schema import PASSES, Pass
 from .value import StandardValue, UnavailableValue
 
 if TYPE_CHECKING:
     from .hosts import Host
-
-
-PASSES: dict[Pass, str] = {"last": "the last time", "each token": "once a token", "each head": "for each head"}
 
 
 class ObservedValue(StandardValue):

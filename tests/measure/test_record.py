@@ -10,6 +10,7 @@ import pytest
 from probe import registry
 from probe.checkpoints import Target, load, targets
 from probe.errors import ProbeError
+from probe.experiments import some
 from probe.record.assembled import probe_target
 from probe.record.carried import carried, evidence, twin_for
 from probe.record.findings import forget, twin
@@ -84,6 +85,18 @@ def test_every_null_of_a_committed_record_has_its_reason_and_nothing_built_is_ca
         if committed.checkpoint.kind == "tiny" and value.hf is not None:
             assert value.reads is True, value.name
             assert value.edits is True or value.why, value.name
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_sentence_of_a_committed_record_and_its_keys_say_the_same(path: Path) -> None:
+    committed = Record.model_validate(read_json(path))
+    for fact in committed.facts:
+        blocks = [block for block in fact.measured.get("blocks") or [] if isinstance(block, int)]
+        if blocks and not fact.name.startswith("score_scale_"):
+            assert some(blocks, len(committed.blocks)) in fact.statement.lower(), fact.name
+    for value in [*committed.values, *(committed.vision.values if committed.vision else [])]:
+        assert (value.lack is None) == (value.needs is None), value.name
+        assert value.code is None or f"the PyTorch code of {value.code}:" in (value.reason or ""), value.name
 
 
 def test_a_config_whose_blocks_no_twin_has_is_refused_with_what_to_do() -> None:

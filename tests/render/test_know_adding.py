@@ -92,14 +92,18 @@ def test_a_stream_that_changes_between_blocks_is_not_called_exact() -> None:
         update={
             "name": "unkept_stream_between_blocks",
             "value": 0.2,
-            "statement": "The usual `a == b` does not hold: the two sides differ by 0.2 on blocks [1, 2].",
+            "measured": {"blocks": [1, 2]},
+            "statement": "The usual `a == b` does not hold.",
         }
     )
     page = changed(page, identities=identities, facts=[*page.record.facts, fact])
     text = plain(page, "know-adding")
     assert "changed on its way" in text and "by exactly" not in text
     assert "plus all contributions" not in plain(page, "know-consequences")
-    assert "on blocks 1–2." in plain(page, "know-unkept")
+    assert "The usual a == b does not hold." in plain(page, "know-unkept")
+    fact = fact.model_copy(update={"measured": {"blocks": [1]}})
+    text = plain(changed(page, facts=[*page.record.facts[:-1], fact]), "know-adding")
+    assert "but not on block 0: what enters block 1 is another stream" in text
 
 
 def test_what_the_answer_of_a_later_sublayer_adds_is_told_where_sublayers_follow_one_another() -> None:

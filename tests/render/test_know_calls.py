@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from probe.render.standing import Standing
 from probe.schema import Fact
 from tests.render.knowing import changed, committed, plain
@@ -9,31 +11,31 @@ from tests.render.knowing import changed, committed, plain
 LLAMA = "meta-llama--Llama-3.1-8B-Instruct"
 
 
-def with_fact(page: Standing, name: str, statement: str) -> Standing:
+def with_fact(page: Standing, name: str, statement: str, **measured: Any) -> Standing:
     """The page with a fact of the run behind it, and no other."""
     assert page.twin
-    fact = Fact(name=name, label="Fact", value=1, statement=statement)
+    fact = Fact(name=name, label="Fact", value=1, measured=measured, statement=statement)
     return Standing(page.record, page.twin.model_copy(update={"facts": [fact]}), page.twin_uri, "../")
 
 
 def test_a_checkpoints_page_has_its_own_numbers() -> None:
     page = committed("llama", LLAMA)
-    said = "Within `original_max_position_embeddings` / `high_freq_factor` positions; then divided by `factor`."
-    text = plain(with_fact(page, "rotary_scaling", said), "know-entrance")
-    assert "original_max_position_embeddings / high_freq_factor (2048) positions; then divided by factor (8)" in text
-    said = "The loss has `router_aux_loss_coef` (0.5) times `aux_loss` in it."
-    text = plain(with_fact(committed("mixtral", "mistralai--Mixtral-8x7B-v0.1"), "balancing_loss", said), "know-calls")
-    assert "router_aux_loss_coef (0.02) times" in text
+    trained = "original_max_position_embeddings"
+    waves = {"kept_below": f"{trained} / high_freq_factor", "divided_beyond": f"{trained} / low_freq_factor"}
+    text = plain(with_fact(page, "rotary_scaling", "", **waves, by="factor"), "know-entrance")
+    assert f"within {trained} / high_freq_factor (2048) positions keeps the frequency" in text
+    assert f"takes more than {trained} / low_freq_factor (8192) has it divided by factor (8); between" in text
+    page = committed("mixtral", "mistralai--Mixtral-8x7B-v0.1")
+    loss = {"entry": "router_aux_loss_coef", "padding_counts": False}
+    text = plain(with_fact(page, "balancing_loss", "So it is.", **loss), "know-calls")
+    assert "router_aux_loss_coef (0.02) times" in text and "Padded positions do not count." in text
+    assert "So it is." in plain(with_fact(page, "balancing_loss", "So it is."), "know-calls")
 
 
 def test_what_depends_on_the_runs_sizes_is_said_to_be_the_twins() -> None:
     page = committed("llama", LLAMA)
-    for said, own in (
-        ("It reaches every block.", True),
-        ("It reaches blocks 0 and 2.", False),
-        ("It reaches every block; where it enters block 1, it reaches none.", False),
-    ):
-        text = plain(with_fact(page, "edits_of_the_prompt_reach", said), "know-calls")
+    for blocks, own in (([0, 1, 2], True), ([0, 2], False), ([], True)):
+        text = plain(with_fact(page, "edits_of_the_prompt_reach", "It reaches.", blocks=blocks), "know-calls")
         assert text.startswith("On the twin it reaches") != own
     text = plain(with_fact(page, "training_mode", "It moves logits, by up to 5."), "know-calls")
     assert text == "On the twin it moves logits, by up to 5."

@@ -152,11 +152,14 @@ def test_the_block_that_a_projector_reads_is_told_from_the_end_with_the_row_it_l
 def test_what_norms_add_is_the_checkpoints_own_entry() -> None:
     page = committed("llama", "meta-llama--Llama-3.1-8B-Instruct")
     assert page.twin is not None
-    said = "The norms of the blocks add 0.25, `rms_norm_eps`, to the mean square under the root."
-    facts = [Fact(name="norm_epsilon", label="Added", value=0.25, statement=said)]
+    measured = {"norms": ["One", "Two", "One"], "added": [0.25, 0.25, 0.5], "entries": ["rms_norm_eps"] * 2 + [None]}
+    facts = [Fact(name="norm_epsilon", label="Added", value=0.5, measured=measured, statement="So it is.")]
     behind = Standing(page.record, page.twin.model_copy(update={"facts": facts}), page.twin_uri, "../")
     lead = str(tables("llama", behind)["l-norms"].lead)
-    assert "add 1e-5, <code>rms_norm_eps</code>, to the mean square" in lead and "0.25" not in lead
+    own = (
+        "add 1e-5, <code>rms_norm_eps</code>, (<code>One</code> and <code>Two</code>) or 0.5 (<code>One</code>) to the"
+    )
+    assert own in lead and "0.25" not in lead
 
 
 def test_a_norms_readers_stand_beside_it_and_inner_norms_have_rows() -> None:

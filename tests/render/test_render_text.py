@@ -6,6 +6,7 @@ import pytest
 
 from probe.numerals import number, unit
 from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, prose, some_blocks
+from probe.schema import Value
 
 
 @pytest.mark.parametrize(
@@ -89,12 +90,14 @@ def test_parameter_counts() -> None:
 
 
 def test_a_refusal_says_first_what_to_do() -> None:
-    fused = "under 'sdpa' the attention is one fused kernel that never forms it"
-    reason = f"attention_scores needs attn_implementation='eager': {fused}"
-    told = f"Load with attn_implementation='eager': {fused}."
-    assert condition(f"{reason} (nn_functional_softmax_0 is no operation of its source).") == told
-    assert condition(f"{reason}.") == told
-    assert condition("LlamaMLP has no router.") == "LlamaMLP has no router." and condition(None) is None
+    refused = Value.model_construct(module="Attention", needs="eager", lack="fused kernel", reason="It needs another.")
+    told = "Load with attn_implementation='eager': under 'sdpa' "
+    assert condition(refused, "sdpa") == told + "the attention is one fused kernel that never forms it."
+    other = refused.model_copy(update={"lack": "another way"})
+    assert condition(other, "sdpa") == told + "the forward of Attention goes another way, on which it is not formed."
+    absent = Value.model_construct(module="MLP", needs=None, lack=None, reason="LlamaMLP has no router.")
+    assert condition(absent, "sdpa") == "LlamaMLP has no router."
+    assert condition(absent.model_copy(update={"reason": None}), "sdpa") is None
 
 
 def test_a_long_name_may_break_behind_dots_and_underscores_and_nothing_in_it_is_markup() -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from probe.render.know.subject import BLOCK, Subject, code, each_once, listing, say, within
+from probe.render.know.subject import BLOCK, Subject, code, each_once, listing, many, say, within
 from probe.render.know.terms import Term, terms
-from probe.render.know.unkept import broken_on
 from probe.render.text import figure, prose
 from probe.schema import Fact, Value
 
@@ -66,7 +65,8 @@ def _returned(subject: Subject, output: Value) -> Markup:
 
 def _between(subject: Subject, fact: Fact, aim: Markup) -> Markup:
     """That some blocks take in another stream than the block before gave, and where a vector is kept all the same."""
-    entered = broken_on(fact) if subject.run is subject.record else []
+    blocks = many(fact, "blocks") if subject.run is subject.record else []
+    entered = [block for block in blocks if isinstance(block, int)]
     left = [block - 1 for block in entered if block]
     if not left or len(left) >= subject.total - 1:
         text = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from markupsafe import Markup
 
 from probe.render.know.order import paths
-from probe.render.know.subject import Subject, of_run, say
+from probe.render.know.subject import Subject, code, many, of_run, say
 from probe.render.text import figure, prose
+
+DIFFERENCES = ("inputs_embeds", "training_mode")
+"""Facts whose number is how far logits are apart."""
 
 STEPS = ("step_positions", "edits_of_the_prompt_reach", "head_in_generate")
 KEPT_ELSEWHERE = {"cached-otherwise", "no-cache", "cache-in-modules"}
@@ -24,12 +25,11 @@ def calls(subject: Subject) -> list[Markup]:
 def _told(subject: Subject, name: str) -> Markup | None:
     """A fact's statement; one that names single blocks, or a size of a difference, as the run's."""
     fact = subject.fact(name)
-    if fact is None:
+    if fact is None or subject.run is None:
         return None
-    own = "every block" in fact.statement and "; where" not in fact.statement
-    return prose(fact.statement) if own or not re.search(r"\bblocks? \d|\d of \d|by up to", fact.statement) else (
-        of_run(subject, fact.statement)
-    )  # fmt: skip
+    single = 0 < len(many(fact, "blocks")) < len(subject.run.blocks)
+    differs = name in DIFFERENCES and fact.value > 0
+    return of_run(subject, fact.statement) if single or differs else prose(fact.statement)
 
 
 def _cached(subject: Subject) -> list[Markup]:
@@ -48,9 +48,14 @@ def _balancing(subject: Subject) -> list[Markup]:
     fact = subject.fact("balancing_loss")
     if fact is None:
         return []
-
-    def own(found: re.Match[str]) -> str:
-        value = subject.config(found[1].rpartition(".")[2])
-        return f"`{found[1]}` ({figure(value)})" if isinstance(value, (int, float)) else found[0]
-
-    return [prose(re.sub(r"`([\w.]+)` \([\d.e-]+\)", own, fact.statement))]
+    entry = str(fact.measured.get("entry", ""))
+    own, flag = (subject.config(name.rpartition(".")[2]) for name in (entry, "output_router_logits"))
+    if not isinstance(own, (int, float)):
+        return [prose(fact.statement)]
+    text = (
+        "With labels and `output_router_logits=True`{default}, the loss has {entry} ({own}) times `aux_loss` in it, "
+        "which balances the experts; without the flag it has none. Padded positions {count}."
+    )
+    default = f", which the config has {'on' if flag else 'off'}" if isinstance(flag, bool) else ""
+    count = "count in it too" if fact.measured.get("padding_counts") else "do not count"
+    return [say(text, default=default, entry=code(entry), own=figure(own), count=count)]

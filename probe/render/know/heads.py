@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 from markupsafe import Markup
 
@@ -41,7 +40,7 @@ def root_of_width(subject: Subject) -> list[Markup]:
     """That scores are divided by the root of the heads' width, where a run found that factor on every block."""
     found = [fact for fact in subject.facts if fact.name.startswith("score_scale")]
     width = subject.record.sizes.get("qk_head_dim") or subject.record.sizes.get("head_dim")
-    if not found or any("root of" not in fact.statement for fact in found) or not width:
+    if not found or any("one_over_root_of" not in fact.measured for fact in found) or not width:
         return []
     return [say("Scores are q·k times 1/√{width}, one over the root of the heads' width.", width=width)]
 
@@ -85,7 +84,7 @@ def _carried(subject: Subject) -> list[Markup]:
 
 def _scales(subject: Subject) -> list[Markup]:
     found = [fact for fact in subject.facts if fact.name.startswith("score_scale")]
-    odd = [fact for fact in found if "root of" not in fact.statement]
+    odd = [fact for fact in found if "one_over_root_of" not in fact.measured]
     if not odd or "unscaled-scores" in subject.quirks:
         return []
     if len({fact.label for fact in odd}) == len(odd):
@@ -100,7 +99,7 @@ def _with_root(subject: Subject, fact: Fact) -> str:
     named = any(_is(row.value, fact.value) for row in subject.run.config) if subject.run else True
     if not width or named or fact.value == 1:
         return fact.statement
-    return re.sub(r"\.$", f": {fact.value * width**0.5:.4g} times 1/√{width}.", fact.statement)
+    return f"{fact.statement.removesuffix('.')}: {fact.value * width**0.5:.4g} times 1/√{width}."
 
 
 def _is(entry: object, value: float) -> bool:

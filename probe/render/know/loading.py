@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from markupsafe import Markup
 
 from probe.kernels import results
@@ -11,8 +9,8 @@ from probe.render.know import kernels
 from probe.render.know.subject import Subject, code, say
 from probe.render.know.windows import windows
 from probe.render.places import is_served
-from probe.render.text import prose
-from probe.schema import Value
+from probe.render.text import lacking, prose
+from probe.schema import Lack, Value
 
 NUMERIC = ("takes_sdpa", "eager_sdpa", "eager_sdpa_padded", "eager_sdpa_padding")
 REAL_TOKENS = ("eager_sdpa", "eager_sdpa_padded")
@@ -40,10 +38,10 @@ def loading(subject: Subject) -> list[Markup]:
 def _withheld(subject: Subject) -> list[Markup]:
     """Values that need another load than the default one, by the reason that a refusal gives."""
     attn = subject.record.checkpoint.attn
-    groups: dict[str, list[Value]] = {}
+    groups: dict[tuple[Lack | None, str], list[Value]] = {}
     for value in subject.record.values:
         if value.needs and value.blocks != []:
-            groups.setdefault(_because(value), []).append(value)
+            groups.setdefault((value.lack, value.module if value.lack == "another way" else ""), []).append(value)
     if not groups:
         if attn == "eager":
             return [say("A default load is eager, and every value that the page lists as served is read under it.")]
@@ -54,21 +52,13 @@ def _withheld(subject: Subject) -> list[Markup]:
         text = "A default load is {attn}, and nothing is withheld; under another attention {names} would be."
         return [say(text, attn=code(attn), names=names)]
     said = []
-    for reason, values in groups.items():
+    for (lack, module), values in groups.items():
         text = "Under the default {attn}, {names} cannot be read{reason}. Load with {eager} for {them}."
         eager = code(f"attn_implementation='{values[0].needs}'")
         them = "it" if len(values) == 1 else "them"
         parts = {"attn": code(attn), "names": subject.links(values), "eager": eager, "them": them}
-        if len(values) > 1:
-            reason = reason.replace("never forms it", "never forms them").replace("it is not", "they are not")
-        said.append(say(text, reason=f": {reason}" if reason else "", **parts))
+        said.append(say(text, reason=f": {lacking(lack, module, len(values) > 1)}" if lack else "", **parts))
     return said
-
-
-def _because(value: Value) -> str:
-    """The reason of a refusal without the value's name, the two loads it names and the operation that is missing."""
-    reason = re.sub(r"^under '\w+' ", "", (value.reason or "").partition("': ")[2].strip().rstrip("."))
-    return reason.partition(" (")[0] if reason.endswith(")") else reason.partition(", ")[0] and reason
 
 
 def _own_arithmetic(subject: Subject) -> list[Markup]:
@@ -122,8 +112,7 @@ def _recurrences(subject: Subject) -> list[Markup]:
     for fact in subject.facts:
         if fact.name.startswith("code_of_"):
             name = fact.name.removeprefix("code_of_")
-            held = f"the PyTorch code of {name}:"
-            inside = [v for v in subject.record.values if is_served(v) and held in (v.reason or "")]
+            inside = [v for v in subject.record.values if is_served(v) and v.code == name]
             text = Markup(" Read inside the PyTorch code, and refused where other code runs: {}.")
             near = Markup(" ") + kernels.beside(subject, name, found) if not fact.value else Markup("")
             told.append(name)

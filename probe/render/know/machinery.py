@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -202,14 +201,28 @@ def _scaling(subject: Subject) -> list[Markup]:
     if fact is None:
         return []
 
-    def quotient(found: re.Match[str]) -> str:
-        whole, part = (subject.config(name) for name in found.groups())
+    def quotient(name: str) -> Markup:
+        names = str(fact.measured[name]).split(" / ")
+        whole, part = map(subject.config, names)
         known = isinstance(whole, (int, float)) and isinstance(part, (int, float)) and part
-        return f"{found[0]} ({figure(round(whole / part, 1))})" if known else found[0]  # type: ignore[operator]
+        value = f" ({figure(round(whole / part, 1))})" if known else ""  # type: ignore[operator]
+        return Markup(" / ").join(map(code, names)) + value
 
-    text = re.sub(r"`(\w+)` / `(\w+)`", quotient, fact.statement)
-    own = subject.config("factor")
-    return [prose(text.replace("`factor`", f"`factor` ({figure(own)})" if own else "`factor`"))]
+    factor = str(fact.measured["by"])
+    own = subject.config(factor)
+    text = (
+        "A pair that turns once within {low} positions keeps the frequency of its base; one that takes more than "
+        "{high} has it divided by {factor}{own}; between them the divisor grows."
+    )
+    return [
+        say(
+            text,
+            low=quotient("kept_below"),
+            high=quotient("divided_beyond"),
+            factor=code(factor),
+            own=f" ({figure(own)})" if own else "",
+        )
+    ]
 
 
 def _after_image(subject: Subject) -> list[Markup]:

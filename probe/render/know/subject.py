@@ -11,7 +11,7 @@ from markupsafe import Markup
 from probe.render.places import is_served
 from probe.render.standing import Standing, error_text
 from probe.render.text import prose, quirk_url, row_id, some_blocks
-from probe.schema import Experiment, Fact, Identity, Record, Shape, Value
+from probe.schema import Experiment, Fact, Identity, Record, Scalar, Shape, Value
 
 BLOCK = "model.layers[i]"
 LONG = 40
@@ -184,6 +184,12 @@ def of_run(subject: Subject, statement: str, size: str = "") -> Markup:
     if subject.run is subject.record:
         return prose(statement)
     return prose(f"On the twin{', ' + size + ',' if size else ''} {statement[:1].lower()}{statement[1:]}")
+
+
+def many(fact: Fact, name: str) -> list[Scalar]:
+    """What a fact measured under a name, as a list; empty where it has none of that name."""
+    found = fact.measured.get(name, [])
+    return found if isinstance(found, list) else [found]
 
 
 def host_path(value: Value) -> str | None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from markupsafe import Markup
 
-from probe.render.know.subject import Subject, say
+from probe.render.know.subject import Subject, many, say
 
 PAST = "kv_cache_bytes_per_token_past_window"
-KEPT = re.compile(r"holds? (\d+) positions")
 
 
 def windows(subject: Subject) -> list[Markup]:
@@ -19,9 +16,9 @@ def windows(subject: Subject) -> list[Markup]:
     fact = subject.fact(PAST)
     if fact is None:
         return [say("A cache keeps every position of a block with a window too: none is let go.")]
-    kept, window = KEPT.search(fact.statement), subject.measured_numbers("sliding-window").get("window")
+    kept, window = many(fact, "positions"), subject.measured_numbers("sliding-window").get("window")
     own = dict(subject.quirks["sliding-window"].measured).get("window")
-    if kept is None or not isinstance(window, int) or int(kept[1]) != window - 1:
+    if not isinstance(window, int) or kept != [window - 1]:
         return []
     counts = f", {own - 1} for {own}" if isinstance(own, int) else ""
     text = (

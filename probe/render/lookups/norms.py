@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from markupsafe import Markup
 
 from probe.render.answers import Lookup
-from probe.render.know.subject import BLOCK, Subject, code, say
+from probe.render.know.subject import BLOCK, Subject, code, listing, many, say
 from probe.render.lookups.stream import place
-from probe.render.text import prose
-from probe.schema import Value
+from probe.render.text import figure, prose
+from probe.schema import Scalar, Value
 
 NORMS = ((BLOCK, "attention_norm_output"), (BLOCK, "mlp_norm_output"), ("model", "final_norm_output"))
 
@@ -68,11 +66,21 @@ def _root(subject: Subject) -> Markup:
     if fact is None:
         return Markup("")
 
-    def own(found: re.Match[str]) -> str:
-        value = subject.config(found[2])
-        return f"{value:g}, `{found[2]}`," if isinstance(value, float) else found[0]
-
-    return Markup(" ") + prose(re.sub(r"(\S+), `(\w+)`,", own, fact.statement))
+    found: dict[tuple[Scalar, Scalar], list[Scalar]] = {}
+    for norm, added, entry in zip(*(many(fact, name) for name in ("norms", "added", "entries")), strict=True):
+        own = subject.config(entry) if isinstance(entry, str) else None
+        found.setdefault((own if isinstance(own, float) else added, entry), []).append(norm)
+    parts = [
+        say(
+            "{number}{entry}{norms}",
+            number=figure(number),
+            entry=say(", {name},", name=code(entry)) if entry else "",
+            norms=say(" ({norms})", norms=listing([code(norm) for norm in norms])) if len(found) > 1 else "",
+        )
+        for (number, entry), norms in found.items()
+    ]
+    text = " The norms of the blocks add {parts} to the mean square under the root."
+    return say(text, parts=Markup(" or ").join(parts))
 
 
 def _included(value: Value) -> Markup:
@@ -86,7 +94,7 @@ def _gain(subject: Subject, value: Value) -> Markup:
         found = subject.fact("final_norm_gain")
         if found is None:
             return Markup("not examined")
-        return prose("none" if "no weight" in found.statement else "`1 + weight`" if found.value else "`weight`")
+        return prose("none" if found.measured.get("weight") is False else "`1 + weight`" if found.value else "`weight`")
     verdicts = {e.slug: e for e in subject.record.experiments}
     gain, without = verdicts.get("gain-norm"), verdicts.get("weightless-norms")
     parts = []

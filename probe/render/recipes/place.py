@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 
 from probe.render.know.subject import modules
 from probe.render.standing import Standing
-from probe.schema import Record, Shape, Value, Vision
+from probe.schema import PASSES, Record, Shape, Value, Vision
 
 GROUP = re.compile(r"unflatten\((\d+), \(([^)]*)\)\)")
 VIEW = re.compile(r"tensor(\.(unflatten|flatten|squeeze|permute)\([^.]*\))*")
 CALLED = ("batch", "seq")
 SERVED = ("input", "inputs", "output", "source")
-PASSES = ("the last time", "once a token", "for each head")
 SAME = {"query": "seq", "key": "seq"}
 """Dims of a pattern without a cache."""
 
@@ -91,7 +90,7 @@ def place(standing: Standing, value: Value) -> Place:
         side=value.hf.side,
         view=None if view is None else GROUP.sub(lambda match: _numbers(match, sizes), view),
         counted=view is not None and any(_counted(match[2]) for match in GROUP.finditer(view)),
-        passes=next((words for words in PASSES if value.read_at.endswith(f", {words}")), ""),
+        passes=", ".join(PASSES[each] for each in value.passes),
         tupled=(value.name == "layer_output" and value.location == "output")
         or (value.name == "recurrence_output" and value.location.endswith(".output")),
         change=_change(standing, value),
