@@ -52,11 +52,11 @@ def _rewritten(subject: Subject) -> list[Markup]:
     if not rows:
         return []
     text = (
-        "What {modules} {returns} is written to in place afterwards: a hook that keeps the tensor without {clone} has "
-        "other numbers when the forward ends."
+        "What {modules} {returns} is written to in place afterwards: a hook that keeps the tensor, and no {clone} of "
+        "it, has other numbers when the forward ends."
     )
     returns = "return" if len(rows) > 1 else "returns"
-    return [say(text, modules=listing([code(row) for row in rows]), returns=returns, clone=code(".clone()"))]
+    return [say(text, modules=listing([code(row) for row in rows]), returns=returns, clone=code("clone()"))]
 
 
 def _sum(subject: Subject) -> list[Markup]:

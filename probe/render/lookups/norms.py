@@ -31,7 +31,7 @@ def norms(subject: Subject) -> Lookup | None:
         for value in values
     ]
     rows += [
-        [Markup(""), say("{path} output", path=code(path)), Markup(""), Markup(""), _read_by(by)]
+        [Markup("no value"), say("{path} output", path=code(path)), Markup(""), Markup(""), _read_by(by)]
         for path, by in readers.items()
     ]
     lead = prose(
