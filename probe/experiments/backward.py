@@ -14,13 +14,13 @@ from ..instruments.tap import removed
 from ..measure.listing import listed
 from ..measure.run import Run
 from ..schema import Fact
-from ..wiring.operands import first_tensor
+from ..wiring.operands import tensors
 
 NAMED = 4
 """Most modules that the sentence names."""
 
-Calls = dict[str, list[torch.Tensor]]
-"""Native path of a module -> the first tensor of each of its returns."""
+Calls = dict[str, list[list[torch.Tensor]]]
+"""Native path of a module -> for each of its calls the floating tensors that it returned."""
 
 
 def gradient_facts(run: Run) -> list[Fact]:
@@ -29,28 +29,32 @@ def gradient_facts(run: Run) -> list[Fact]:
     try:
         logits = _forward(run, made)
         weights = torch.linspace(1, 2, logits.numel(), device=logits.device).cos()
-        tensors = [tensor for calls in made.values() for tensor in calls if tensor.requires_grad]
+        given = [each for calls in made.values() for call in calls for each in call if each.requires_grad]
         total = (logits.float().flatten() * weights).sum()
-        found = torch.autograd.grad(total, tensors, allow_unused=True) if total.requires_grad else ()
+        found = torch.autograd.grad(total, given, allow_unused=True) if total.requires_grad else ()
     except (RuntimeError, NotImplementedError):
         return []
     if not found:
         return []
-    reached = {id(t) for t, g in zip(tensors, found, strict=True) if g is not None and bool(g.any())}
+    reached = {id(t) for t, g in zip(given, found, strict=True) if g is not None and bool(g.any())}
     by_kind: dict[str, list[bool]] = {}
+    first: dict[str, list[bool]] = {}
     for path, calls in made.items():
-        by_kind.setdefault(_general(path), []).extend(id(tensor) in reached for tensor in calls)
+        by_kind.setdefault(_general(path), []).extend(any(id(each) in reached for each in call) for call in calls)
+        first.setdefault(_general(path), []).extend(id(call[0]) in reached for call in calls)
     never = _outermost([path for path, hits in by_kind.items() if not any(hits)])
     at_times = _outermost([path for path, hits in by_kind.items() if any(hits) and not all(hits)])
     at_times = [path for path in at_times if not any(_inside(path, other) for other in never)]
+    beside = [path for path, hits in first.items() if any(by_kind[path]) and not any(hits)]
+    named = {"never": never, "at_times": at_times, "never_first": beside}
     return [
         Fact(
             name="no_gradient",
             label="Modules without a gradient",
-            value=len(never) + len(at_times),
+            value=sum(map(len, named.values())),
             unit="kinds of modules",
-            measured={"never": [*never], "at_times": [*at_times]} if never or at_times else {},
-            statement=_said(never, at_times),
+            measured={key: [*paths] for key, paths in named.items()} if any(named.values()) else {},
+            statement=_said(never, at_times, beside),
         )
     ]
 
@@ -72,11 +76,9 @@ def _forward(run: Run, made: Calls) -> torch.Tensor:
 
 def _keeping(made: Calls, path: str) -> Callable[..., None]:
     def keep(module: torch.nn.Module, _: Any, output: Any) -> None:
-        tensor = first_tensor(output)
-        if tensor is None or not tensor.is_floating_point() or not tensor.numel():
-            return
-        if tensor.requires_grad or any(True for _ in module.parameters()):
-            made.setdefault(path, []).append(tensor)
+        call = [each for _, each in tensors(output) if each.is_floating_point() and each.numel()]
+        if call and (any(each.requires_grad for each in call) or any(True for _ in module.parameters())):
+            made.setdefault(path, []).append(call)
 
     return keep
 
@@ -94,16 +96,21 @@ def _outermost(paths: list[str]) -> list[str]:
     return [path for path in paths if not any(path != other and _inside(path, other) for other in paths)]
 
 
-def _said(never: list[str], at_times: list[str]) -> str:
-    if not never and not at_times:
-        return "A gradient of the logits arrives at what every module returns."
+def _said(never: list[str], at_times: list[str], beside: list[str]) -> str:
     parts = []
     if never:
         parts.append(f"No gradient of the logits arrives at what {_names(never)} {_give(never)}")
     if at_times:
-        one = "one" if never else "A gradient of the logits"
-        parts.append(f"{one} arrives on some blocks or calls only at what {_names(at_times)} {_give(at_times)}")
-    return f"{'; '.join(parts)}: without one, attribution by gradients gives nothing."
+        what = f"{_names(at_times)} {_give(at_times)}"
+        parts.append(f"A gradient of the logits arrives on some blocks or calls only at what {what}")
+    if beside:
+        parts.append(
+            f"No gradient of the logits arrives at the first tensor of what {_names(beside)} {_give(beside)}, though "
+            "at others of it"
+        )
+    if not parts:
+        return "A gradient of the logits arrives at what every module with parameters returns."
+    return f"{'. '.join(parts)}. Attribution by gradients gives nothing where none arrives."
 
 
 def _names(paths: list[str]) -> str:

@@ -102,17 +102,20 @@ def _embeddings(run: Run, ids: torch.Tensor, logits: torch.Tensor) -> list[Fact]
     except REFUSED:
         near = apart
     said += (
-        "the forward makes more of the ids than these."
+        "the forward needs the ids for more than the embedding."
         if near
-        else "with what enters block 0 as `inputs_embeds` they are the same."
+        else "what enters block 0, given as `inputs_embeds`, gives the same."
     )
     measured = {"with_what_enters_block_0": near}
     return [Fact(name="inputs_embeds", label=label, value=apart, measured=measured, statement=said)]
 
 
 def _generate(run: Run, ids: torch.Tensor) -> list[Fact]:
-    """At how many positions of the prompt `generate` calls the head."""
-    head = run.model._module.get_output_embeddings()
+    """At how many positions of the prompt `generate` calls the head; and where the config's own settings keep it from
+    running, which of them that is.
+    """
+    module = run.model._module
+    head = module.get_output_embeddings()
     counts: list[int] = []
 
     def count(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -120,23 +123,37 @@ def _generate(run: Run, ids: torch.Tensor) -> list[Fact]:
         if given is not None and given.ndim == 3:
             counts.append(given.shape[1])
 
+    def generate(**settings: bool) -> Exception | None:
+        counts.clear()
+        mask = torch.ones_like(ids)
+        try:
+            with torch.no_grad(), removed(head.register_forward_pre_hook(count, with_kwargs=True)):
+                module.generate(ids, attention_mask=mask, max_new_tokens=1, do_sample=False, **settings)
+        except REFUSED as error:
+            return error
+        return None
+
     if head is None:
         return []
-    try:
-        with torch.no_grad(), removed(head.register_forward_pre_hook(count, with_kwargs=True)):
-            run.model._module.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=1, do_sample=False)
-    except REFUSED:
-        return []
+    said = ""
+    measured: dict[str, Any] = {}
+    if (error := generate()) is not None:
+        on = [name for name, value in module.generation_config.to_diff_dict().items() if value is True]
+        off = next((name for name in on if generate(**{name: False}) is None), None)
+        if off is None:
+            return []
+        said = f"`generate` fails with `{off}` on, as the config has it ({in_words(error)}); pass `{off}=False`. "
+        measured = {"fails_with": off}
     if len(counts) != 1 or counts[0] not in (1, SHORT):
         return []
-    said = (
+    said += (
         "`generate` has the head called at the last position alone, in the prompt's forward too: there "
         "`lm_head_output` and `logits` have one position."
         if counts == [1]
         else "`generate` has the head called at every position of the prompt."
     )
     return [Fact(name="head_in_generate", label="The head in generate", value=counts[0], unit="positions",
-                 statement=said)]  # fmt: skip
+                 measured=measured, statement=said)]  # fmt: skip
 
 
 def _training(run: Run, ids: torch.Tensor, logits: torch.Tensor, calls: Calls) -> list[Fact]:
@@ -156,13 +173,16 @@ def _training(run: Run, ids: torch.Tensor, logits: torch.Tensor, calls: Calls) -
             part.training = training
     label = "Logits in training mode"
     if not apart:
-        said = "`model.train()` changes no logit: nothing acts in training alone."
+        said = "`model.train()` changes no logit: no dropout or noise acts."
         return [Fact(name="training_mode", label=label, value=0, statement=said)]
     other = [path for path in calls if path and path in tried and _acts(run, calls[path], tried[path])]
     inner = [path for path in other if not any(found.startswith(f"{path}.") for found in other)]
     kinds = list(dict.fromkeys(re.sub(r"(?<=\.)\d+(?=\.|$)", "{i}", path) for path in inner))
-    first = f", first by what `{kinds[0]}` does" if kinds else ""
-    said = f"`model.train()` moves logits, by up to {apart:g}{first}; a model that is built from a config starts so."
+    first = f"; the first module that gives something else is `{kinds[0]}`" if kinds else ""
+    said = (
+        f"`model.train()` moves logits, by up to {apart:g}{first}. A model that is built from a config is in training "
+        "mode until `model.eval()`."
+    )
     measured = {"first": kinds[0]} if kinds else {}
     return [Fact(name="training_mode", label=label, value=apart, measured=measured, statement=said)]
 

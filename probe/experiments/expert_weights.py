@@ -206,9 +206,9 @@ def _said(found: Found, stem: str) -> str:
         if names:
             said.append(f"An expert's part {listed(names)} is {axes}.")
     if found.order is not None:
-        said.append(f"Of what `{found.fused}` gives {SAYS[found.order]}.")
+        said.append(f"In what `{found.fused}` gives, {SAYS[found.order]}.")
     if found.slope is not None:
         slope = "" if found.slope == 1 else f"{found.slope:g} * "
         up = "up" if not found.offset else f"(up + {found.offset})"
-        said.append(f"A neuron is `gate * sigmoid({slope}gate) * {up}`, short of any bound.")
+        said.append(f"A neuron is `gate * sigmoid({slope}gate) * {up}`, but for clamps.")
     return " ".join(said)

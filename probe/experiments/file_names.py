@@ -45,10 +45,10 @@ def file_names(run: Run) -> list[Fact]:
             pairs[mine] = others
     if not pairs:
         return []
-    said = [f"`{mine}` as {listed([f'`{each}`' for each in theirs])}" for mine, theirs in pairs.items()]
+    said = [f"`{mine}` is stored as {listed([f'`{each}`' for each in theirs])}" for mine, theirs in pairs.items()]
     more = len(said) - NAMED
     if more > 1:
-        said = [*said[:NAMED], f"{more} others under other names"]
+        said = [*said[:NAMED], f"{more} others are stored under other names"]
     return [
         Fact(
             name="file_names",
@@ -56,7 +56,7 @@ def file_names(run: Run) -> list[Fact]:
             value=len(pairs),
             unit="names",
             measured={"own": [*pairs], "in_files": [", ".join(theirs) for theirs in pairs.values()]},
-            statement=f"Files that `save_pretrained` writes have {listed(said)}: loading converts them.",
+            statement=f"In files that `save_pretrained` writes, {'; '.join(said)}. Loading converts them.",
         )
     ]
 

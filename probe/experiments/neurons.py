@@ -1,7 +1,8 @@
-"""Which part of an MLP's matrices belongs to one neuron: what it reads by, gate apart, and what it writes.
+"""Which part of an MLP's matrices belongs to one neuron: its input weights, the gate's apart, and its output weights.
 
 Told by gradients in one forward: a neuron's gradient on a matrix is zero but at its own part, and that of what the MLP
-returns on the matrix after the neurons is a product of the two vectors.
+returns on the matrix after the neurons is a product of the two vectors. Where a norm or a threshold of all neurons
+stands between, a neuron has no part of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -22,9 +24,13 @@ from ..measure.run import Run
 from ..schema import Fact
 from ..standard.trace import Key
 from ..wiring.operands import first_given, first_tensor
+from .base import some
 
 CLOSE = 1e-4
 """How far two vectors may be apart, relative to the larger, to be one."""
+
+Told = tuple[str, bool]
+"""A sentence on an MLP, and whether all of a neuron's input weights are its own."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,10 @@ class Mlp:
         module: that module.
         writer: the module that takes the neurons.
         name: of that module, from ``module``.
+        block: its index.
     """
 
+    block: int
     path: str
     module: torch.nn.Module
     writer: torch.nn.Module
@@ -45,7 +53,7 @@ class Mlp:
 
 
 def neuron_facts(run: Run) -> list[Fact]:
-    """A sentence for each way in which MLPs store their neurons."""
+    """A sentence for each way in which MLPs store their neurons, with its blocks where an MLP elsewhere has another."""
     mlps = [*_mlps(run)]
     if not mlps:
         return []
@@ -53,7 +61,7 @@ def neuron_facts(run: Run) -> list[Fact]:
 
     def keep(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         given, made = first_given(args, kwargs), first_tensor(output)
-        if given is not None and made is not None:
+        if given is not None and made is not None and made.requires_grad:  # some are first called without a graph
             passed.setdefault(id(module), (given, made))
 
     try:
@@ -62,17 +70,25 @@ def neuron_facts(run: Run) -> list[Fact]:
             for mlp in mlps:
                 stack.enter_context(removed(mlp.writer.register_forward_hook(keep, with_kwargs=True)))
             run.model._module(input_ids=token_ids(run, SHORT), use_cache=False)
-            said = dict.fromkeys(
-                sentence
-                for mlp in mlps
-                if id(mlp.writer) in passed and (sentence := _said(mlp, *passed[id(mlp.writer)]))
-            )
+            found: dict[str, dict[Told, list[int]]] = {}
+            for mlp in mlps:
+                told = _said(mlp, *passed[id(mlp.writer)]) if id(mlp.writer) in passed else None
+                if told is not None:
+                    found.setdefault(f"{mlp.path}.{mlp.name}", {}).setdefault(told, []).append(mlp.block)
     except RuntimeError:
         return []
+    said, own = [], []
+    for ways in found.values():
+        for (sentence, whole), blocks in ways.items():
+            own += blocks if whole else []
+            among = f"On {some(blocks, len(run.text))}, {sentence[:1].lower()}{sentence[1:]}"
+            said.append(sentence if len(ways) == 1 else among)
     if not said:
         return []
+    differ = any(len(ways) > 1 for ways in found.values())
+    measured: dict[str, Any] = {"blocks": sorted({*own})} if differ else {}
     return [Fact(name="mlp_weights", label="An MLP's matrices by neuron", value=len(said), unit="kinds of MLPs",
-                 statement=" ".join(said))]  # fmt: skip
+                 measured=measured, statement=" ".join(said))]  # fmt: skip
 
 
 def _mlps(run: Run) -> Iterator[Mlp]:
@@ -91,17 +107,30 @@ def _mlps(run: Run) -> Iterator[Mlp]:
         writer = root.get_submodule(path)
         if side == "in" and mine is not None and getattr(writer, "weight", None) is not None:
             above = in_block(mine, within)
-            yield Mlp(above, root.get_submodule(mine), writer, path.removeprefix(f"{mine}."))
+            yield Mlp(block, above, root.get_submodule(mine), writer, path.removeprefix(f"{mine}."))
 
 
-def _said(mlp: Mlp, neurons: torch.Tensor, made: torch.Tensor) -> str | None:
-    """The sentence on one MLP; None where its matrices show no part for each neuron."""
-    writes, reads = _writes(mlp.writer, neurons, made), _reads(mlp, neurons)
-    if writes is None or not reads:
+def _said(mlp: Mlp, neurons: torch.Tensor, made: torch.Tensor) -> Told | None:
+    """What is told of one MLP; None where its matrices show no part for each neuron."""
+    writes, (reads, shared) = _writes(mlp.writer, neurons, made), _reads(mlp, neurons)
+    if writes is None or not (reads or shared):
         return None
-    written = f"`{mlp.name}.weight{writes}`"
+    inner = _stem([*reads, *shared, mlp.name])
     of = " of N" if any("+ N" in each for each in reads) else ""
-    return f"Neuron n{of} in `{mlp.path}` reads by {listed(reads)}, and writes {written}."
+    path = f"{mlp.path}.{inner}".removesuffix(".")
+    own = [f"`{name.removeprefix(inner)}`{gate}" for name, gate in reads.items()]
+    parts = [f"the input weights {listed(own)}"] if own else []
+    parts.append(f"the output weights `{mlp.name.removeprefix(inner)}.weight{writes}`")
+    whole = [f"`{name.removeprefix(inner)}`" for name in shared]
+    rest = f"; it depends on other neurons' parts of {listed(whole)} too" if whole else ""
+    return f"Neuron n{of} in `{path}` has {', and '.join(parts)}{rest}.", not shared
+
+
+def _stem(names: list[str]) -> str:
+    """The modules, with a dot behind each, in which all the names stand."""
+    parts = [name.split("[")[0].removesuffix(".weight").split(".")[:-1] for name in names]
+    shared = [step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*parts, strict=False))]
+    return "".join(f"{step}." for step in shared)
 
 
 def _writes(writer: torch.nn.Module, neurons: torch.Tensor, made: torch.Tensor) -> str | None:
@@ -120,8 +149,10 @@ def _writes(writer: torch.nn.Module, neurons: torch.Tensor, made: torch.Tensor) 
     return None
 
 
-def _reads(mlp: Mlp, neurons: torch.Tensor) -> list[str]:
-    """The parts by which a neuron reads; where it has two of which one goes through a curve, that is the gate."""
+def _reads(mlp: Mlp, neurons: torch.Tensor) -> tuple[dict[str, str], list[str]]:
+    """A neuron's input weights, with ` (the gate)` behind the one of two that goes through a curve, and the matrices
+    of which it has no part of its own.
+    """
     rows = neurons.reshape(-1, neurons.shape[-1])
     count = rows.shape[-1]
     matrices = {
@@ -130,33 +161,56 @@ def _reads(mlp: Mlp, neurons: torch.Tensor) -> list[str]:
         if p.ndim == 2 and p.is_floating_point() and not name.startswith(f"{mlp.name}.")
     }
     places: dict[str, list[tuple[int, list[int]]]] = {name: [] for name in matrices}
-    straight: dict[str, list[bool]] = {}
-    for neuron in (0, 1, count - 1):
+    curved: dict[str, list[bool]] = {}
+    shared: dict[str, None] = {}
+    active = rows.any(0).nonzero().flatten().tolist()  # of a neuron that stays at zero nothing is seen
+    if len(active) < 3:
+        return {}, []
+    asked = [*active[:2], active[-1]]
+    for neuron in asked:
         row = int(rows[:, neuron].abs().argmax())
-        gradients = torch.autograd.grad(rows[row, neuron], [*matrices.values()], retain_graph=True, allow_unused=True)
+        gradients = torch.autograd.grad(
+            rows[row, neuron],
+            [*matrices.values()],
+            retain_graph=True,
+            create_graph=neuron == asked[0],
+            allow_unused=True,
+        )
         for (name, matrix), gradient in zip(matrices.items(), gradients, strict=True):
             if gradient is None or not bool(gradient.any()):
                 continue
             axis = _axis(gradient)
             if axis is None:
-                if "{i}" == mlp.path.rpartition(".")[2]:  # the block, which has matrices of other sublayers
-                    continue
-                return []
+                if "{i}" != mlp.path.rpartition(".")[2]:  # a block has matrices of other sublayers
+                    shared[name] = None
+                continue
             at = gradient.abs().amax(1 - axis).nonzero().flatten().tolist()
             places[name].append((axis, at))
-            if neuron == 0:
-                parts = [gradient.select(axis, place).flatten() @ matrix.select(axis, place) for place in at]
-                straight[name] = [_near(float(part.detach()), float(rows[row, neuron].detach())) for part in parts]
-    found: list[str] = []
+            if neuron == asked[0]:
+                curved[name] = [_curved(gradient.select(axis, place), matrix, axis, place) for place in at]
+    found: dict[str, str] = {}
     bent: list[bool] = []
     for name, seen in places.items():
-        for index, subscript in enumerate(_subscripts(seen, count)):
-            found.append(f"`{name}{subscript}`")
-            bent.append(not straight[name][index])
+        if name in shared:
+            continue
+        for index, subscript in enumerate(_subscripts(seen, asked, count)):
+            found[f"{name}{subscript}"] = ""
+            bent.append(curved[name][index])
     if len(found) == 2 and sorted(bent) == [False, True]:
-        gate = bent.index(True)
-        found[gate] += " (the gate)"
-    return found
+        found[[*found][bent.index(True)]] = " (the gate)"
+    return found, [*shared]
+
+
+def _curved(gradient: torch.Tensor, matrix: torch.Tensor, axis: int, place: int) -> bool:
+    """Whether a neuron's gradient on its part of a matrix changes with that part."""
+    if not gradient.requires_grad:
+        return False
+    along = gradient @ matrix.select(axis, place).detach()
+    [second] = torch.autograd.grad(along, [matrix], retain_graph=True, allow_unused=True)
+    if second is None:
+        return False
+    change = float((second.select(axis, place) @ matrix.select(axis, place)).detach().abs())
+    return change > CLOSE * float(along.detach().abs())
 
 
 def _axis(gradient: torch.Tensor) -> int | None:
@@ -165,8 +219,8 @@ def _axis(gradient: torch.Tensor) -> int | None:
     return few[0] if len(few) == 1 else None
 
 
-def _subscripts(seen: list[tuple[int, list[int]]], count: int) -> list[str]:
-    """Where neuron n lies, from where the first two and the last do; none where no rule gives it."""
+def _subscripts(seen: list[tuple[int, list[int]]], asked: list[int], count: int) -> list[str]:
+    """Where neuron n lies, from where three do; none where no rule gives it."""
     if len(seen) != 3 or len({axis for axis, _ in seen}) != 1:
         return []
     lists = [at for _, at in seen]
@@ -174,16 +228,12 @@ def _subscripts(seen: list[tuple[int, list[int]]], count: int) -> list[str]:
              "2 * n + 1": lambda n: 2 * n + 1}  # fmt: skip
     told = []
     for column in zip(*lists, strict=False):
-        fits = [words for words, rule in rules.items() if [*column] == [rule(n) for n in (0, 1, count - 1)]]
+        fits = [words for words, rule in rules.items() if [*column] == [rule(n) for n in asked]]
         told += fits[:1]
     if {len(at) for at in lists} != {len(told)}:
         return []
     words = [each.replace(f"n + {count}", "n + N") for each in told]
     return [f"[{each}]" if seen[0][0] == 0 else f"[:, {each}]" for each in words]
-
-
-def _near(left: float, right: float) -> bool:
-    return abs(left - right) <= 1e-3 * max(abs(left), abs(right), 1e-30)
 
 
 def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -56,8 +56,8 @@ def scaling_facts(run: Run) -> list[Fact]:
     if low is None or high is None or low == high or factor is None:
         return []
     said = (
-        f"A pair that turns once within `{TRAINED}` / `{low}` positions keeps the frequency of its base; one that "
-        f"takes more than `{TRAINED}` / `{high}` has it divided by `{factor}`; between them the divisor grows."
+        f"A rotary pair with a wavelength below `{TRAINED}` / `{low}` positions keeps its frequency; one with a "
+        f"wavelength above `{TRAINED}` / `{high}` has it divided by `{factor}`; between the two the divisor grows."
     )
     return [
         Fact(

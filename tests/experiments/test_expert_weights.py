@@ -71,11 +71,11 @@ def test_a_scaled_token_leaves_the_gates_slope_open() -> None:
 @pytest.mark.parametrize(
     ("family", "says"),
     [
-        ("gpt_oss", "is input × output (`x @ W`). Of what `experts.gate_up_proj` gives gates and what they multiply "
+        ("gpt_oss", "is input × output (`x @ W`). In what `experts.gate_up_proj` gives, gates and what they multiply "
                     "alternate, a gate first. A neuron is `gate * sigmoid(1.702 * gate) * (up + 1)`"),
-        ("mixtral", "is output × input, as a linear layer's weight (`x @ W.T`). Of what `experts.gate_up_proj` gives "
+        ("mixtral", "is output × input, as a linear layer's weight (`x @ W.T`). In what `experts.gate_up_proj` gives, "
                     "the first half are the gates"),
-        ("llama4_text", "is input × output (`x @ W`). Of what `experts.gate_up_proj` gives the first half are the "
+        ("llama4_text", "is input × output (`x @ W`). In what `experts.gate_up_proj` gives, the first half are the "
                         "gates"),
         ("nemotron_h", "`model.layers.{i}.mixer.experts.down_proj` is output × input"),
         ("dbrx", "`transformer.blocks.{i}.ffn.experts.mlp.w2` is input × output (`x @ W`). An expert's part of "

@@ -27,7 +27,7 @@ def by_name(facts: list[Any]) -> dict[str, Any]:
     ("family", "says"),
     [
         ("llama", "the model gives the same logits."),
-        ("falcon_h1", "with what enters block 0 as `inputs_embeds` they are the same."),
+        ("falcon_h1", "what enters block 0, given as `inputs_embeds`, gives the same."),
         ("blt", "cannot be called with `inputs_embeds`"),
     ],
 )
@@ -38,8 +38,13 @@ def test_what_embeddings_stand_for(run_of: RunOf, family: str, says: str) -> Non
 def test_training_mode_is_told_with_the_module_that_acts_first(run_of: RunOf) -> None:
     still, dropping, noisy = (by_name(calling_facts(run_of(family))) for family in ("llama", "gpt2", "dbrx"))
     assert still["training_mode"].value == 0 and still["head_in_generate"].value == 1
-    assert "first by what `transformer.drop` does" in dropping["training_mode"].statement
-    assert "first by what `transformer.blocks.{i}.ffn.router` does" in noisy["training_mode"].statement
+    assert "the first module that gives something else is `transformer.drop`." in dropping["training_mode"].statement
+    assert (
+        "the first module that gives something else is `transformer.blocks.{i}.ffn.router`."
+        in noisy["training_mode"].statement
+    )
+    settings = by_name(calling_facts(run_of("minimax_m2")))["head_in_generate"]
+    assert settings.value == 1 and settings.measured == {"fails_with": "use_mtp"}
     assert not any(part.training for part in run_of("gpt2").model._module.modules())
 
 
@@ -47,7 +52,8 @@ def test_a_gradient_that_is_cut_off_is_told_of(run_of: RunOf) -> None:
     [whole], [cut] = gradient_facts(run_of("llama")), gradient_facts(run_of("llama", change=_detached))
     assert whole.value == 0
     assert "`model.layers.{i}.mlp` return" in cut.statement and "self_attn" not in cut.statement
-    [calls] = gradient_facts(run_of("hrm_text"))
+    [calls], [probabilities] = gradient_facts(run_of("hrm_text")), gradient_facts(run_of("zaya"))
+    assert "at the first tensor of what `model.layers.{i}.mlp.gate` returns, though" in probabilities.statement
     assert "arrives on some blocks or calls only at what `model.L_module` returns" in calls.statement
 
 
@@ -86,11 +92,21 @@ def test_a_coefficient_that_is_another_is_measured(run_of: RunOf) -> None:
         ("llama", "`gate_proj.weight[n]` (the gate) and `up_proj.weight[n]`", "`down_proj.weight[:, n]`"),
         ("gpt2", "`c_fc.weight[:, n]`", "`c_proj.weight[n]`"),
         ("phi3", "`gate_up_proj.weight[n]` (the gate) and `gate_up_proj.weight[n + N]`", "`down_proj.weight[:, n]`"),
+        ("recurrent_gemma", "`gate_proj.weight[n]` (the gate) and `up_proj.weight[n]`", "`down_proj.weight[:, n]`"),
     ],
 )
 def test_where_a_neuron_lies_in_its_matrices(run_of: RunOf, family: str, reads: str, writes: str) -> None:
     [fact] = neuron_facts(run_of(family))
-    assert f"reads by {reads}, and writes {writes}." in fact.statement
+    assert f"has the input weights {reads}, and the output weights {writes}." in fact.statement
+
+
+def test_neurons_that_depend_on_each_other_have_no_input_weights_of_their_own(run_of: RunOf) -> None:
+    [sparse], [shared], [silent] = (neuron_facts(run_of(each)) for each in ("gemma3n_text", "deepseek_v3", "opt"))
+    assert sparse.measured == {"blocks": [*range(4, 12)]} and shared.measured == {}
+    assert "On blocks 0 to 3, neuron n" in sparse.statement and "On blocks 4 to 11, neuron n" in sparse.statement
+    assert "it depends on other neurons' parts of `gate_proj.weight` too" in sparse.statement
+    assert "Neuron n in `model.layers.{i}.mlp.shared_experts` has the input weights `gate_proj.wei" in shared.statement
+    assert silent.statement.startswith("Neuron n in `model.decoder.layers.{i}` has the input weights `fc1.weight[n]`,")
 
 
 def test_what_is_told_of_a_fused_matrix_makes_its_neuron(run_of: RunOf) -> None:
@@ -111,7 +127,8 @@ def test_names_in_files_are_those_that_are_written(run_of: RunOf, tmp_path: Any)
         names = set(held.keys())
     stem = "model.layers.{i}.block_sparse_moe.experts.{j}"
     assert (
-        f"`model.layers.{{i}}.mlp.experts.gate_up_proj` as `{stem}.w1.weight` and `{stem}.w3.weight`" in fact.statement
+        f"`model.layers.{{i}}.mlp.experts.gate_up_proj` is stored as `{stem}.w1.weight` and `{stem}.w3.weight`"
+        in fact.statement
     )
     assert {f"model.layers.0.block_sparse_moe.experts.0.w{k}.weight" for k in (1, 2, 3)} <= names
     assert file_names(run_of("llama")) == []
@@ -124,4 +141,4 @@ def test_the_order_of_a_tokens_experts_is_told(run_of: RunOf) -> None:
     assert slot_facts(run_of("llama4_text")) == [] and slot_facts(run_of("llama")) == []
     turned = {key: held.flip(-1) if key.name == "expert_weights" else held for key, held in run.readings.items()}
     [other] = slot_facts(replace(run, readings=turned))
-    assert other.value == 0 and "on no block" in other.statement
+    assert other.value == 0 and "are not ordered by weight:" in other.statement

@@ -99,5 +99,5 @@ def test_the_wavelengths_that_are_scaled_are_told_by_their_entries(
     assert bool(facts) == bool(entries)
     for fact in facts:
         first, second = entries or ("", "")
-        assert f"once within `original_max_position_embeddings` / `{first}` positions keeps" in fact.statement
-        assert f"more than `original_max_position_embeddings` / `{second}` has it divided by `factor`" in fact.statement
+        assert f"below `original_max_position_embeddings` / `{first}` positions keeps" in fact.statement
+        assert f"above `original_max_position_embeddings` / `{second}` has it divided by `factor`" in fact.statement

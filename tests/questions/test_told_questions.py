@@ -239,17 +239,17 @@ TOLD = (
     Told("TransformerLens (attn_scale)", "what scores are divided by", rooted_scores, "know-consequences",
          r"Scores are q·k times 1/√\d+, one over the root"),
     Told("llama.cpp, vLLM (llama3, YaRN)", "between which wavelengths frequencies are scaled", ramped, "know-entrance",
-         r"once within original_max_position_embeddings / \w+ \([\d,.]+\) positions keeps the frequency of its base; "
-         r"one that takes more than original_max_position_embeddings / \w+ \([\d,.]+\) has it divided by factor \("),
+         r"wavelength below original_max_position_embeddings / \w+ \([\d,.]+\) positions keeps its frequency; "
+         r"one with a wavelength above original_max_position_embeddings / \w+ \([\d,.]+\) has it divided by factor \("),
     Told("transformers (aux_loss)", "whether the loss balances experts, and whether padding counts", balanced,
          "know-calls", r"the loss has \S+ (\([\d.e-]+\) )?times aux_loss in it.*Padded positions (do not )?count|"
          r"fills aux_loss, but the loss that labels give is the same"),
     Told("Qwen2-VL, llama.cpp (mtmd)", "the positions of text after an image", lambda p: p.run.images, "know-entrance",
          r"[Pp]ositions count every token of an image|takes the positions \d+ to \d+; the text after it goes on"),
     Told("TransformerLens (W_in, Conv1D), llama.cpp (gate_up)", "which part of a matrix is a neuron's", with_neurons,
-         "l-projections", r"Neuron n( of N)? in \S+ reads by \S+\.weight\[.*, and writes \S+\.weight\["),
+         "l-projections", r"[Nn]euron n( of N)? in \S+ \w+ .*\.weight\[.*, and .*\.weight\["),
     Told("gpt-oss ports, vLLM (topk)", "in which order a token's experts stand", several_chosen, "know-machinery",
-         r"The experts of a token stand (in their slots )?by weight"),
+         r"The experts of a token (stand|are not ordered)[^.]* by weight"),
     Told("captum, transformers", "whether embeddings may stand for ids", every, "know-calls",
          r"inputs_embeds.*(the same logits|other logits, by up to|cannot be called|\()"),
     Told("transformers (logits_to_keep)", "at which positions generate has logits", lambda p: p.family != "minimax_m2",

@@ -23,8 +23,8 @@ def test_a_checkpoints_page_has_its_own_numbers() -> None:
     trained = "original_max_position_embeddings"
     waves = {"kept_below": f"{trained} / high_freq_factor", "divided_beyond": f"{trained} / low_freq_factor"}
     text = plain(with_fact(page, "rotary_scaling", "", **waves, by="factor"), "know-entrance")
-    assert f"within {trained} / high_freq_factor (2048) positions keeps the frequency" in text
-    assert f"takes more than {trained} / low_freq_factor (8192) has it divided by factor (8); between" in text
+    assert f"below {trained} / high_freq_factor (2048) positions keeps its frequency" in text
+    assert f"above {trained} / low_freq_factor (8192) has it divided by factor (8); between" in text
     page = committed("mixtral", "mistralai--Mixtral-8x7B-v0.1")
     loss = {"entry": "router_aux_loss_coef", "padding_counts": False}
     text = plain(with_fact(page, "balancing_loss", "So it is.", **loss), "know-calls")

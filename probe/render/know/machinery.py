@@ -10,7 +10,7 @@ from probe.recurrences import RECURRENCES
 from probe.render.know.blocks import partial
 from probe.render.know.heads import scaled_scores
 from probe.render.know.loading import CALLS
-from probe.render.know.subject import BLOCK, Subject, code, listing, of_run, say, within
+from probe.render.know.subject import BLOCK, Subject, code, listing, many, of_run, say, within
 from probe.render.know.terms import host_of
 from probe.render.text import figure, prose, some_blocks
 
@@ -211,8 +211,8 @@ def _scaling(subject: Subject) -> list[Markup]:
     factor = str(fact.measured["by"])
     own = subject.config(factor)
     text = (
-        "A pair that turns once within {low} positions keeps the frequency of its base; one that takes more than "
-        "{high} has it divided by {factor}{own}; between them the divisor grows."
+        "A rotary pair with a wavelength below {low} positions keeps its frequency; one with a wavelength above {high} "
+        "has it divided by {factor}{own}; between the two the divisor grows."
     )
     return [
         say(
@@ -238,7 +238,8 @@ def _expert_weights(subject: Subject) -> list[Markup]:
 
 def stored(subject: Subject) -> list[Markup]:
     """How MLPs store their neurons, and what files call weights; told with the table of weights where there is one."""
-    return [prose(fact.statement) for name in ("mlp_weights", "file_names") if (fact := subject.fact(name))]
+    facts = [fact for name in ("mlp_weights", "file_names") if (fact := subject.fact(name))]
+    return [of_run(subject, fact.statement) if many(fact, "blocks") else prose(fact.statement) for fact in facts]
 
 
 def _own_blocks(subject: Subject, taken: list[list[int]]) -> Markup | str:
