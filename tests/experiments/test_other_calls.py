@@ -142,3 +142,5 @@ def test_the_order_of_a_tokens_experts_is_told(run_of: RunOf) -> None:
     turned = {key: held.flip(-1) if key.name == "expert_weights" else held for key, held in run.readings.items()}
     [other] = slot_facts(replace(run, readings=turned))
     assert other.value == 0 and "are not ordered by weight:" in other.statement
+    [chance] = slot_facts(run_of("phimoe"))
+    assert chance.value == 0 and chance.statement == other.statement
