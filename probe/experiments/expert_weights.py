@@ -210,5 +210,5 @@ def _said(found: Found, stem: str) -> str:
     if found.slope is not None:
         slope = "" if found.slope == 1 else f"{found.slope:g} * "
         up = "up" if not found.offset else f"(up + {found.offset})"
-        said.append(f"A neuron is `gate * sigmoid({slope}gate) * {up}`, but for clamps.")
+        said.append(f"A neuron is `gate * sigmoid({slope}gate) * {up}`, any clamp aside.")
     return " ".join(said)
