@@ -118,15 +118,17 @@ def _left(run: Run) -> list[Fact]:
     apart, close = _apart(logits), tolerance(run) * float(logits.abs().max())
     number = one_digit(apart)
     measured: dict[str, Any] = {}
-    what = "With no positions passed, padding on the left moves logits at real tokens"
+    what = "With no positions passed, padding on the left"
     if apart <= close:
-        said = (
-            f"{what} {_by('at most', number)}, against padding on the right: where tokens stand in a row makes no "
-            "difference to them."
+        moved = (
+            f"moves logits at real tokens by at most {number:g}, against padding on the right"
+            if number
+            else "leaves logits at real tokens as padding on the right does"
         )
+        said = f"{what} {moved}: where tokens stand in a row makes no difference to them."
     else:
         counted, measured = _counted(run)
-        said = f"{what} {_by('up to', number)}, against padding on the right; {counted}."
+        said = f"{what} moves logits at real tokens by up to {number:g}, against padding on the right; {counted}."
     label = "Logits moved by padding on the left"
     return [Fact(name="left_padding", label=label, value=number, measured=measured, statement=said)]
 
@@ -141,12 +143,8 @@ def _counted(run: Run) -> tuple[str, dict[str, Any]]:
         number = one_digit(_apart(called(run, {**given, "position_ids": counted}, "eager").logits))
     except REFUSED:
         return "it does not run with `position_ids` counted from the first real token", {}
-    said = f"with `position_ids` counted from the first real token {_by('up to', number)}"
+    said = f"with `position_ids` counted from the first real token {f'by up to {number:g}' if number else 'not at all'}"
     return said, {"with_positions": number}
-
-
-def _by(bound: str, number: float) -> str:
-    return f"by {bound} {number:g}" if number else "not at all"
 
 
 def _apart(logits: torch.Tensor) -> float:
