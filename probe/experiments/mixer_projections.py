@@ -17,6 +17,7 @@ from ..instruments.extra import part
 from ..instruments.rows import removed
 from ..measure.native import native_path
 from ..measure.run import Run
+from ..numerals import unit
 from ..schema import Fact
 
 NAMED = ("mixer_gate", "mixer_input_gate", "mixer_x", "mixer_b", "mixer_c", "mixer_dt", "mixer_beta")
@@ -111,7 +112,10 @@ def in_words(parts: list[Part]) -> str:
 
 
 def _listed(parts: list[Part]) -> str:
-    said = [f"`{name}` ({width})" if name != REST else f"{width} {REST}" for name, width in parts[:MOST]]
+    said = [
+        f"`{name}` ({width})" if name != REST else f"{width} unnamed {unit(width, 'channels')}"
+        for name, width in parts[:MOST]
+    ]
     return ", ".join(said + ["…"] * (len(parts) > MOST))
 
 

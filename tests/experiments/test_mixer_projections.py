@@ -18,7 +18,7 @@ def test_planted_parts_are_found_in_their_order() -> None:
     values = {"mixer_gate": given[:, [0, 1, 8, 9]], "mixer_x": given[:, [2, 3, 4, 10, 11, 12]]}
     runs = split(given, values)
     assert runs == [("mixer_gate", 2), ("mixer_x", 3), ("others", 3), ("mixer_gate", 2), ("mixer_x", 3), ("others", 3)]
-    assert in_words(runs) == "`mixer_gate` (2), `mixer_x` (3), 3 others, 2 times over"
+    assert in_words(runs) == "`mixer_gate` (2), `mixer_x` (3), 3 unnamed channels, 2 times over"
     assert split(given, {"mixer_gate": given[:, :4] + 0.01}) == [("others", 16)]
 
 
@@ -26,7 +26,7 @@ def test_planted_parts_are_found_in_their_order() -> None:
     ("family", "says"),
     [
         ("mamba", "in_proj` gives is, side by side, what becomes `conv_input` (192), `mixer_gate` (192)."),
-        ("mamba", "x_proj` gives is, side by side, what becomes 8 others, `mixer_b` (12), `mixer_c` (12)."),
+        ("mamba", "x_proj` gives is, side by side, what becomes 8 unnamed channels, `mixer_b` (12), `mixer_c` (12)."),
         ("mamba2", "`mixer_gate` (192), `mixer_x` (192), `mixer_b` (36), `mixer_c` (36), `mixer_dt` (12)."),
         ("qwen3_next", "`attention_queries` (12), `attention_keys` (12), `attention_values` (32), "
                        "`mixer_gate` (32), 2 times over."),
