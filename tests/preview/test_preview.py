@@ -37,6 +37,7 @@ def test_a_changed_module_is_shown_by_its_facts_and_by_both_pictures(repository:
             "`rope_parameters.original_max_position_embeddings`: `32` → `8192` (`tiny`)",
         ],
         "Quirks": ["Rescaled rotary measured `slowed_at_most`: `8` → `4` (`tiny`)"],
+        "Facts": ["Wavelengths that are scaled: `8` → `4` (`tiny`)"],
     }
     text = page.read_text()
     assert "<code>slowed_at_most</code>: <code>8</code> → <code>4</code>" in text
