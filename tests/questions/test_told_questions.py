@@ -207,7 +207,7 @@ TOLD = (
     Told("Qwen3-VL", "after which text blocks features of other encoder blocks are added", deep, "know-entrance",
          r"made from the encoder's blocks [\d–, ]+, is added to the stream at these tokens after blocks \d–\d of "),
     Told("transformers, nnsight (left padding)", "whether padding on the left moves logits", batched, "know-loading",
-         r"padding on the left (moves logits at real tokens (not at all|by (at most|up to) [\de.-]+)"
+         r"padding on the left (moves logits at real tokens by (at most|up to) [\de.-]+"
          r"|leaves logits .* as)"
          r".* padding on the right(: where tokens|; with `?position_ids|; the model takes no|; it does not run)"),
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
@@ -252,8 +252,8 @@ TOLD = (
          r"The experts of a token (stand|are not ordered)[^.]* by weight"),
     Told("captum, transformers", "whether embeddings may stand for ids", every, "know-calls",
          r"inputs_embeds.*(the same logits|other logits, by up to|cannot be called|\()"),
-    Told("transformers (logits_to_keep)", "at which positions generate has logits", lambda p: p.family != "minimax_m2",
-         "know-calls", r"generate has the head called at (the last position alone|every position)"),
+    Told("transformers (logits_to_keep)", "at which positions generate has logits", every, "know-calls",
+         r"generate has the head called at (the last position alone|every position)"),
     Told("transformers (dropout, router jitter)", "what training mode changes", every, "know-calls",
          r"model.train\(\) (changes no logit|moves logits)"),
     Told("nnsight, captum (attribution patching)", "whether gradients arrive", every, "know-consequences",
