@@ -208,8 +208,8 @@ TOLD = (
          r"made from the encoder's blocks [\d–, ]+, is added to the stream at these tokens after blocks \d–\d of "),
     Told("transformers, nnsight (left padding)", "whether padding on the left moves logits", batched, "know-loading",
          r"padding on the left (moves logits at real tokens by (at most|up to) [\de.-]+"
-         r"|leaves logits .* as)"
-         r".* padding on the right( does)?(: where tokens|; with `?position_ids|; the model takes no|; it does not run)"),
+         r"|leaves logits .* as).* padding on the right( does)?"
+         r"(: where tokens|; with `?position_ids|; the model takes no|; it does not run)"),
     Told("transformers", "which mask attentions are handed", eager_pattern, "know-loading",
          r"In a padded batch.* attentions are handed (a|no) mask"),
     Told("llama.cpp, vLLM (YaRN, longrope)", "whether turning makes queries and keys longer", rescaled, "know-entrance",
