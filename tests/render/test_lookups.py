@@ -179,3 +179,14 @@ def test_a_norms_readers_stand_beside_it_and_inner_norms_have_rows() -> None:
     assert read_by["model.norm output"] == "no module with a matrix, as it is"
     without = [row.model_copy(update={"reads": None}) for row in rows]
     assert "read by" not in tables("deepseek_v3", changed(page, returned=without))["l-norms"].head
+
+
+def test_a_norm_of_two_values_has_its_readers_in_both_rows() -> None:
+    rows = {row[0]: row[-1] for row in cells(tables("phi", committed("phi", "tiny"))["l-norms"])}
+    assert rows["mlp_norm_output"] == rows["attention_norm_output"]
+    assert "mlp.fc1" in rows["mlp_norm_output"] and "no value" not in rows
+
+
+@pytest.mark.parametrize(("family", "under"), [("gpt2", "variance"), ("llama", "mean square")])
+def test_a_norm_that_subtracts_the_mean_adds_to_the_variance(family: str, under: str) -> None:
+    assert f"to the {under} under the root" in tables(family, committed(family, "tiny"))["l-norms"].lead

@@ -19,20 +19,21 @@ def norms(subject: Subject) -> Lookup | None:
     if not values:
         return None
     readers = _readers(subject)
-    reading = bool(readers)
+    reading, told = bool(readers), {value.hf.path for value in values if value.hf}
     rows = [
         [
             subject.link(value),
             place(value),
             _included(value),
             _gain(subject, value),
-            *([_read_by(readers.pop(value.hf.path, []) if value.hf else [])] if reading else []),
+            *([_read_by(readers.get(value.hf.path, []) if value.hf else [])] if reading else []),
         ]
         for value in values
     ]
     rows += [
         [Markup("no value"), say("{path} output", path=code(path)), Markup(""), Markup(""), _read_by(by)]
         for path, by in readers.items()
+        if path not in told
     ]
     lead = prose(
         "A norm's output is what its module returns, gain and bias included; tools that name the quotient before "
@@ -79,8 +80,11 @@ def _root(subject: Subject) -> Markup:
         )
         for (number, entry), norms in found.items()
     ]
-    text = " The norms of the blocks add {parts} to the mean square under the root."
-    return say(text, parts=Markup(" or ").join(parts))
+    centred = "layernorm" in subject.quirks
+    under = "variance" if centred and len({*many(fact, "norms")}) == 1 else "mean square"
+    under += " or the variance" if centred and under == "mean square" else ""
+    text = " The norms of the blocks add {parts} to the {under} under the root."
+    return say(text, parts=Markup(" or ").join(parts), under=under)
 
 
 def _included(value: Value) -> Markup:
