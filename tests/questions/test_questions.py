@@ -13,10 +13,12 @@ import pytest
 from probe.checkpoints import tokens
 from probe.kernels import results
 from probe.render.know import kernels
-from probe.render.know.order import ATTENTION, paths
+from probe.render.know.order import ATTENTION, SIDES, paths
+from probe.render.know.subject import Subject
 from probe.render.lookups.stream import place
 from probe.render.other_names import Told, told
 from probe.render.places import is_served
+from probe.render.standing import Standing
 from probe.render.text import figure
 from probe.render.values import tables
 from probe.schema import Value
@@ -372,6 +374,19 @@ def test_a_question_is_answered_on_every_page_of_its_kind(question: Question) ->
     excused = {name for name in silent if (question.thread, name.partition("/")[0]) in UNANSWERED}
     assert silent - excused == set()
     assert {f for thread, f in UNANSWERED if thread == question.thread} == {name.partition("/")[0] for name in excused}
+
+
+def test_queries_and_keys_of_a_build_are_read_behind_the_same_steps_as_its_twins() -> None:
+    """Where queries are read: behind which of projection, norm and rotary."""
+    built = [page for page in PAGES if page.run is not page.record]
+    normed = 0
+    for page in built:
+        twin = Subject(Standing(page.run, None))
+        for name in SIDES:
+            steps = {way.words for way in paths(page.subject, name)}
+            assert steps == {way.words for way in paths(twin, name)}, (page.family, page.record.checkpoint.id, name)
+            normed += any("norm" in way.partition(" (")[0] for way in steps)
+    assert normed
 
 
 def test_what_modules_hold_is_in_every_record_or_in_none() -> None:

@@ -87,7 +87,7 @@ def test_every_condition_of_a_name_is_a_quirk_that_is_measured() -> None:
     [
         ("yes", "projection, rotary, norm (post-rotary)"),
         ("no", "projection, norm, rotary (post-rotary)"),
-        ("n/a", "projection, norm and rotary (post-rotary; their order: Either.)"),
+        ("n/a", "projection, norm and rotary (post-rotary; their order: either)"),
         (None, "projection, norm and rotary (post-rotary; their order: not examined)"),
     ],
 )

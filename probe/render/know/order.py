@@ -30,7 +30,8 @@ class Path:
     def words(self) -> str:
         """``projection, norm, rotary (post-rotary)``."""
         rotary = "post-rotary" if any("rotary" in step for step in self.steps) else "no rotary"
-        return f"{', '.join(self.steps)} ({rotary}{f'; their order: {self.open}' if self.open else ''})"
+        order = f"; their order: {self.open[:1].lower()}{self.open[1:].rstrip('.')}" if self.open else ""
+        return f"{', '.join(self.steps)} ({rotary}{order})"
 
 
 def turning(subject: Subject) -> frozenset[int] | None:
@@ -46,12 +47,18 @@ def turning(subject: Subject) -> frozenset[int] | None:
 
 
 def paths(subject: Subject, name: str) -> list[Path]:
-    """The ways of ``attention_queries`` or ``attention_keys``, by block; empty where they are not known."""
+    """The ways of ``attention_queries`` or ``attention_keys``, by block; empty where they are not known.
+
+    Which of both is normed was counted by the run behind the page: a checkpoint that was only built has no such number.
+    """
     value, turned = subject.value(ATTENTION, name), turning(subject)
     norm = _found(subject, "qk-norm")
     if value is None or turned is None or norm is None or norm.verdict == "inconclusive":
         return []
-    normed = _blocks(subject, "qk-norm") if norm.measured.get(SIDES[name]) else frozenset()
+    normed, counted = _blocks(subject, "qk-norm"), subject.measured_numbers("qk-norm").get(SIDES[name])
+    if normed and counted is None:
+        return []
+    normed = normed if counted else frozenset()
     found: dict[tuple[tuple[str, ...], str], list[int]] = {}
     for block in value.blocks or ():
         found.setdefault(_path(subject, block, block in normed, block in turned), []).append(block)
