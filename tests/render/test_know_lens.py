@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from probe.render.know.subject import Subject
+from probe.render.lookups.stream import readout
 from probe.schema import Fact
 from tests.render.knowing import changed, committed, plain
 
@@ -72,3 +74,19 @@ def test_a_factor_or_a_module_in_front_of_the_head_is_part_of_the_lens() -> None
     unknown = page.record.facts[0].model_copy(update={"name": "unkept_head"})
     told = plain(changed(page, facts=[*page.record.facts, unknown]), "know-lens")
     assert "more than the final norm and the head stands between" in told
+
+
+@pytest.mark.parametrize(
+    ("family", "slug", "by", "equation"),
+    [
+        ("gemma2", "tiny", "pass a tanh at ±30", "30 * tanh(lm_head_output / 30)"),
+        ("granite", "ibm-granite--granite-3.3-8b-instruct", "are divided by 16", "lm_head_output / 16"),
+        ("cohere", "tiny", "are multiplied by 0.0625", "0.0625 * lm_head_output"),
+    ],
+)
+def test_what_follows_the_head_is_an_equation_with_its_number(family: str, slug: str, by: str, equation: str) -> None:
+    page = committed(family, slug)
+    text = plain(page, "know-lens")
+    assert by in text and f"({equation} == logits)" in text
+    table = readout(Subject(page))
+    assert table is not None and f"{equation} == logits" in table.lead

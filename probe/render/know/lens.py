@@ -9,7 +9,7 @@ from markupsafe import Markup
 from probe.render.know.subject import Subject, code, say, within
 from probe.render.standing import error_text
 from probe.render.text import figure, prose
-from probe.schema import Identity
+from probe.schema import Identity, Scalar
 
 ROW = "model"
 FACTOR = re.compile(r"[\w.]+ \* ")
@@ -119,18 +119,40 @@ def _after(subject: Subject) -> list[Markup]:
     said = []
     head = subject.value(ROW, "lm_head_output")
     link = subject.link(head) if head else code("lm_head_output")
+    equation = say(" ({equation})", equation=code(found)) if (found := past_head(subject)) else ""
     if cap := subject.quirks.get("softcapped-logits"):
-        text = "The head's logits pass a tanh{at}: attribution to {head} is linear, attribution to the logits is not."
+        text = (
+            "The head's logits pass a tanh{at}{equation}: attribution to {head} is linear, "
+            "attribution to the logits is not."
+        )
         height = cap.measured.get("cap")
-        said.append(say(text, at=f" at ±{figure(height)}" if height is not None else "", head=link))
+        at = f" at ±{figure(height)}" if height is not None else ""
+        said.append(say(text, at=at, equation=equation, head=link))
     if scale := subject.quirks.get("scaled-logits"):
         text = (
-            "The head's logits are multiplied by {factor} to give the model's, so a lens that stops at {head} gives "
-            "other probabilities."
+            "The head's logits are {verb} by {factor} to give the model's{equation}, so a lens that stops at {head} "
+            "gives other probabilities."
         )
-        factor = scale.measured.get("factor")
-        said.append(say(text, factor=figure(factor) if factor is not None else "a constant", head=link))
+        factor, divisor = scale.measured.get("factor"), scale.measured.get("divisor")
+        by = divisor if divisor is not None else factor
+        verb = "divided" if divisor is not None else "multiplied"
+        number = figure(by) if by is not None else "a constant"
+        said.append(say(text, verb=verb, factor=number, equation=equation, head=link))
     return said
+
+
+def past_head(subject: Subject) -> str | None:
+    """The logits as an equation of what the head gives, with the measured numbers; None where they are the same."""
+    given: dict[str, Scalar | list[Scalar]] = {}
+    for slug in ("softcapped-logits", "scaled-logits"):
+        given |= subject.quirks[slug].measured if slug in subject.quirks else {}
+    if (cap := given.get("cap")) is not None:
+        return f"{figure(cap)} * tanh(lm_head_output / {figure(cap)}) == logits"
+    if (divisor := given.get("divisor")) is not None:
+        return f"lm_head_output / {figure(divisor)} == logits"
+    if (factor := given.get("factor")) is not None:
+        return f"{figure(factor)} * lm_head_output == logits"
+    return None
 
 
 def _returned(subject: Subject) -> list[Markup]:

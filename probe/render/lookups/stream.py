@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from probe import names
 from probe.render.answers import Lookup
+from probe.render.know.lens import past_head
 from probe.render.know.subject import Subject, code, say
 from probe.render.know.terms import Term, terms
 from probe.render.other_names import loads
@@ -123,6 +124,8 @@ def readout(subject: Subject) -> Lookup | None:
     if not rows:
         return None
     after = [subject.quirk(slug) for slug in ("scaled-logits", "softcapped-logits") if slug in subject.quirks]
+    if (equation := past_head(subject)) is not None:
+        after.append(say("As an equation: {equation}.", equation=code(equation)))
     lead = Markup(" ").join(after) or Markup("Nothing stands between the head and the logits.")
     head = ["value", "PyTorch", "equation", "largest error"]
     return Lookup("l-readout", "From the last block to the logits", lead, head, rows)
