@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from probe.recurrences import RECURRENCES
 from probe.render.catalog import Family
-from probe.schema import Experiment, Record, Shape, Sublayer
+from probe.schema import Experiment, Record, Shape
 
 BELOW = ((10**9, "1b"), (10**10, "10b"), (10**11, "100b"))
 SIZES = {"1b": "below 1 B", "10b": "1 to 10 B", "100b": "10 to 100 B", "more": "100 B and more"}
+MIXERS = RECURRENCES | {"convolution-mixers": "short convolution", "fixed-decay": "linear attention of fixed decay"}
+"""What sequence mixers are called: by their recurrence, or, where none is named, by the quirk that holds of them."""
 AVAILABLE = {"weights": "real weights run", "config": "built from a config", "tiny": "tiny twin run"}
 
 
@@ -18,8 +21,8 @@ class Facets:
     """Each field: the family's values of one facet, sorted.
 
     Attributes:
-        mixers: `attention`, a key of `RECURRENCES`, or the host of another sequence mixer within its block or wrapper,
-            e.g. `linear_attn`.
+        mixers: `attention`, a key of `MIXERS`, or the host of a sequence mixer of which no run told more, within its
+            block or wrapper, e.g. `linear_attn`.
         feed_forward: `mlp`, `moe`; empty where the blocks have neither.
         sizes: keys of `SIZES`, for the parameters of published checkpoints; empty where there are twins only.
         available: keys of `AVAILABLE`.
@@ -44,7 +47,7 @@ def facets(family: Family) -> Facets:
     return Facets(
         organisations=_sorted(entry.id.partition("/")[0] for entry in family.listed if "/" in entry.id),
         topologies=_sorted(shape.topology for shape in _shapes(records)),
-        mixers=_sorted(filter(None, map(_mixer, sublayers))),
+        mixers=_sorted(name for record in records for name in _mixers(record)),
         feed_forward=_sorted(sub.kind for sub in sublayers if sub.kind in ("mlp", "moe")),
         sizes=tuple(key for key in SIZES if key in classes),
         available=tuple(kind for kind in AVAILABLE if kind in kinds),
@@ -78,8 +81,13 @@ def _shapes(records: Iterable[Record]) -> Iterator[Shape]:
         yield from record.shapes
 
 
-def _mixer(sublayer: Sublayer) -> str | None:
-    if sublayer.kind == "mixer":
-        name = (sublayer.host or sublayer.module).rpartition(".")[2]  # the same inside a wrapper
-        return sublayer.recurrence or name
-    return "attention" if sublayer.kind == "attention" else None
+def _mixers(record: Record) -> Iterator[str]:
+    yes = [e for e in record.experiments if e.verdict == "yes" and e.slug in MIXERS]
+    for block, shape in enumerate(record.blocks):
+        named = next((e.slug for e in yes if e.blocks is None or block in e.blocks), None)
+        for sub in record.shapes[shape].sublayers:
+            if sub.kind == "mixer":
+                host = (sub.host or sub.module).rpartition(".")[2]  # the same inside a wrapper
+                yield sub.recurrence or named or host
+            elif sub.kind == "attention":
+                yield "attention"

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup
 
-from probe.recurrences import RECURRENCES
 from probe.render import overviews as o
 from probe.render import sections
 from probe.render.catalog import Family
-from probe.render.facets import AVAILABLE, SIZES, Facets, facets
+from probe.render.facets import AVAILABLE, MIXERS, SIZES, Facets, facets
 from probe.render.templating import render
 from probe.render.text import parameters
 
@@ -37,7 +36,7 @@ def index(families: Iterable[Family]) -> Markup:
     groups = [
         _group("quirk", "Quirks", [list(of.quirks) for of in every], quirks, every=True),
         _group("organisation", "Organisation", [of.organisations for of in every]),
-        _group("mixer", "Sequence mixer", [of.mixers for of in every], RECURRENCES),
+        _group("mixer", "Sequence mixer", [of.mixers for of in every], MIXERS),
         _group("feed", "Feed-forward", [of.feed_forward for of in every], KINDS),
         _group("topology", "Topology", [of.topologies for of in every]),
         _group("size", "Parameters", [of.sizes for of in every], SIZES, ordered=True),

@@ -16,7 +16,7 @@ import pytest
 
 from probe.index import Index
 from probe.render import by_quirk, by_value, catalog
-from probe.render.facets import facets, held
+from probe.render.facets import MIXERS, facets, held
 from probe.render.home import card, ticks
 from probe.render.methods import methods
 from probe.render.navigation import GROUP, groups
@@ -140,6 +140,12 @@ def test_a_mixer_inside_a_wrapper_is_filtered_with_the_others_of_its_name() -> N
     bare, wrapped = (catalog.read_family(ROOT / "site_src" / "records" / name) for name in ("mamba2", "zamba2"))
     assert bare and wrapped
     assert len(facets(bare).mixers) == 1 and set(facets(bare).mixers) <= set(facets(wrapped).mixers)
+
+
+def test_every_mixer_that_families_are_filtered_by_has_a_word() -> None:
+    every = families(ROOT / "site_src" / "records").values()
+    found = {mixer for family in every for mixer in facets(family).mixers}
+    assert {"attention", "scan", "convolution-mixers", "fixed-decay"} <= found <= {"attention", *MIXERS}
 
 
 def test_ticks_are_the_blocks_by_layer_type() -> None:
