@@ -173,7 +173,7 @@ class Row:
     role: str
     layout: str
     dims: list[str]
-    description: str
+    description: Markup
     read_at: str
     condition: str | None
     warn: bool

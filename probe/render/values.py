@@ -9,8 +9,10 @@ from markupsafe import Markup, escape
 
 from probe.render import answers
 from probe.render.context import Host, Row
+from probe.render.know.adding import factor_words
 from probe.render.know.order import SIDES, paths
-from probe.render.know.subject import Subject
+from probe.render.know.subject import Subject, say
+from probe.render.know.terms import terms
 from probe.render.naming import Name, native
 from probe.render.other_names import by_tool, told
 from probe.render.places import is_served
@@ -67,7 +69,7 @@ def row(value: Value, subject: Subject, shapes: Sequence[Shape], blocks: Sequenc
         role=row_role(value, part),
         layout=value.layout,
         dims=value.dims,
-        description=value.description,
+        description=prose(value.description) + ("" if vision else _times(value, subject)),
         read_at=value.read_at,
         condition=condition(value, standing.record.checkpoint.attn),
         warn=bool(value.needs or value.reason),
@@ -86,6 +88,19 @@ def names(value: Value, subject: Subject | None) -> dict[str, Name]:
     """A value's other names by the choices of a page's switch. ``subject``: the text model, where it is of that."""
     path = native(value.hf)
     return ({"native": path} if path else {}) | (by_tool(subject, value) if subject else {})
+
+
+def _times(value: Value, subject: Subject) -> Markup | str:
+    """What a contribution is multiplied by on its way into the block's sum; empty where it is added as it is."""
+    if not any(shape.factors for shape, _ in subject.shapes()):
+        return ""
+    mine = [term for term in terms(subject) if term.value is value and term.factors]
+    if not mine:
+        return ""
+    names = list(dict.fromkeys(name for term in mine for name in term.factors))
+    blocks = sorted({block for term in mine for block in term.blocks})
+    where = "" if blocks == value.blocks else say(" on {blocks}", blocks=subject.among(blocks))
+    return say("; it is added times {by}{where}", by=factor_words(subject, names), where=where)
 
 
 def _order(value: Value, subject: Subject) -> list[tuple[str, Markup]]:

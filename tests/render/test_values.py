@@ -6,6 +6,7 @@ from probe.render.standing import Standing
 from probe.render.values import tables
 from probe.store import read_record
 from tests.render.conftest import ROOT
+from tests.render.knowing import committed
 
 
 def test_blocks_that_all_values_of_a_host_are_on_are_told_once() -> None:
@@ -19,3 +20,16 @@ def test_blocks_that_all_values_of_a_host_are_on_are_told_once() -> None:
     assert block.where == "" and {bool(row.where) for row in block.rows} == {True, False}
     facts = {row.name: dict(row.card) for row in mixer.rows}
     assert str(facts["mixer_x"]["on"]) == mixer.where
+
+
+def test_a_contribution_that_is_added_times_a_factor_says_so() -> None:
+    told = {
+        row.name: row.description
+        for slug in ("tiny", "ibm-granite--granite-3.3-8b-instruct")
+        for table in tables(committed("granite", slug), False)
+        for row in table.rows
+    }
+    factor = "it is added times <code>residual_multiplier</code> (0.22)"
+    assert all(told[name].endswith(factor) for name in ("attention_output", "mlp_output"))
+    assert "it is added" not in told["layer_output"]
+    assert "it is added" not in str(tables(committed("llama", "tiny"), False))

@@ -229,11 +229,11 @@ def factors_of_terms(subject: Subject, found: Sequence[Term]) -> Markup | None:
     for names, mine in groups.items():
         links = each_once(subject.link(term.value) for term in mine)
         verb = "are multiplied" if len(links) > 1 else "is multiplied"
-        clauses.append(say("{links} {verb} by {by}", links=listing(links), verb=verb, by=_by(subject, names)))
+        clauses.append(say("{links} {verb} by {by}", links=listing(links), verb=verb, by=factor_words(subject, names)))
     return listing(clauses)
 
 
-def _by(subject: Subject, names: Sequence[str]) -> Markup:
+def factor_words(subject: Subject, names: Sequence[str]) -> Markup:
     """Factors as a noun: the config's entry with its number, or the range of a constant that blocks have."""
     if all(_is_number(name) for name in names):
         numbers = sorted(map(float, names))
