@@ -190,3 +190,18 @@ def test_a_norm_of_two_values_has_its_readers_in_both_rows() -> None:
 @pytest.mark.parametrize(("family", "under"), [("gpt2", "variance"), ("llama", "mean square")])
 def test_a_norm_that_subtracts_the_mean_adds_to_the_variance(family: str, under: str) -> None:
     assert f"to the {under} under the root" in tables(family, committed(family, "tiny"))["l-norms"].lead
+
+
+@pytest.mark.parametrize(
+    ("family", "told"),
+    [
+        ("llama", "post_attention_layernorm stands in front of mlp, in spite of its name"),
+        ("glm4", "post_attention_layernorm stands in front of mlp, in spite of its name"),
+        ("gemma2", "norms what self_attn returns, before the add; in front of mlp stands pre_feedforward_layernorm."),
+        ("lfm3", "norms what conv and self_attn return, before the add; in front of feed_forward stands ffn_norm."),
+        ("olmo2", "norms what self_attn returns, before the add; in front of mlp stands no norm."),
+    ],
+)
+def test_a_norm_named_after_a_sublayer_is_told_by_what_it_norms(family: str, told: str) -> None:
+    lead = tables(family, committed(family, "tiny"))["l-norms"].lead.striptags()
+    assert lead.count(told) == 1 and lead.count("in front of") == 1

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from markupsafe import Markup
 
 from probe.render.answers import Lookup
-from probe.render.know.subject import BLOCK, Subject, code, listing, many, say
+from probe.render.know.subject import BLOCK, Subject, code, each_once, listing, many, say
+from probe.render.know.terms import host_of
 from probe.render.lookups.stream import place
 from probe.render.text import figure, prose
-from probe.schema import Scalar, Value
+from probe.schema import Scalar, Sublayer, Value
 
 NORMS = ((BLOCK, "attention_norm_output"), (BLOCK, "mlp_norm_output"), ("model", "final_norm_output"))
 
@@ -39,7 +42,7 @@ def norms(subject: Subject) -> Lookup | None:
         "A norm's output is what its module returns, gain and bias included; tools that name the quotient before "
         "them mean another tensor. What the gain is was found by calling the norms with weights of zero and one."
     )
-    lead += _root(subject)
+    lead += _root(subject) + _named_after(subject)
     head = ["value", "PyTorch", "gain included", "gain", *(["read by"] if reading else [])]
     return Lookup("l-norms", "Norms and their gain", lead, head, rows)
 
@@ -85,6 +88,54 @@ def _root(subject: Subject) -> Markup:
     under += " or the variance" if centred and under == "mean square" else ""
     text = " The norms of the blocks add {parts} to the {under} under the root."
     return say(text, parts=Markup(" or ").join(parts), under=under)
+
+
+def _named_after(subject: Subject) -> Markup:
+    """Which norm an MLP's input passes, where a norm of the block is named as if it came after a sublayer."""
+    found: dict[tuple[str, str | None, bool], _Told] = {}
+    for shape, blocks in subject.shapes():
+        mixing = [
+            sub for sub in shape.sublayers if sub.kind in ("attention", "mixer") and _after_by_name(sub.post_norm)
+        ]
+        for mlp in (sub for sub in shape.sublayers if sub.kind in ("mlp", "moe")):
+            ahead = _after_by_name(mlp.pre_norm)
+            for sub in [mlp] if ahead else mixing:
+                norm = mlp.pre_norm if ahead else sub.post_norm
+                told = found.setdefault((str(norm), mlp.pre_norm, ahead), _Told([], [], set()))
+                told.givers.append(_module(subject, sub))
+                told.readers.append(_module(subject, mlp))
+                told.blocks.update(blocks)
+    norms = [norm for norm, _, _ in found]
+    said = []
+    for (norm, pre, ahead), told in found.items():
+        text = "{where}{norm} norms what {givers} {return_}, before the add; in front of {mlp} stands {pre}."
+        if ahead:
+            text = "{where}{norm} stands in front of {mlp}, in spite of its name: it norms the stream, not a return."
+        where = f"On {subject.among(told.blocks)} " if norms.count(norm) > 1 else ""
+        givers = each_once(told.givers)
+        parts = {"givers": listing(givers), "return_": "return" if len(givers) > 1 else "returns"}
+        parts |= {"mlp": listing(each_once(told.readers)), "pre": code(pre) if pre else "no norm"}
+        said.append(Markup(" ") + say(text, where=where, norm=code(norm), **parts))
+    return Markup("").join(said)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Of a norm the modules whose return it norms, the MLPs of these blocks, and the blocks."""
+
+    givers: list[Markup]
+    readers: list[Markup]
+    blocks: set[int]
+
+
+def _after_by_name(norm: str | None) -> bool:
+    return norm is not None and norm.startswith("post_")
+
+
+def _module(subject: Subject, sublayer: Sublayer) -> Markup:
+    """A sublayer's module by its path below the block."""
+    path = subject.native(host_of(sublayer)) or ""
+    return code(path.partition(".{i}.")[2] or sublayer.host)
 
 
 def _included(value: Value) -> Markup:
