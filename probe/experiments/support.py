@@ -9,7 +9,9 @@ import torch
 
 from ..instruments.extra import attentions, once
 from ..instruments.tap import MASKED, Tap
+from ..measure.images import prepared
 from ..measure.run import Run
+from ..standard.trace import Inputs
 from .answers import explain, phrase
 from .base import Measured, Quirk, Verdict, some
 from .prompts import prompts
@@ -104,22 +106,48 @@ def _moves(one: torch.Tensor, two: torch.Tensor) -> bool:
     return not torch.equal(one[:, :queries, :keys], two[:, :queries, :keys])
 
 
+def _with_an_image(run: Run) -> tuple[Inputs, torch.Tensor, list[torch.Tensor | None]] | None:
+    """The inputs of a prompt with an image, which of its tokens are the image's, and what each block's queries see.
+
+    An encoder without standard names says nothing of its tokens: there the ids do, in a forward on a prompt of its own.
+    """
+    image = run.root("image_token_mask", "model.vision") if run.vision is not None else None
+    if image is not None:
+        read = [attention_value(run, index, "attention_scores") for index in range(len(run.text))]
+        return run.inputs, image[0], [None if scores is None else _let_through(scores) for scores in read]
+    given = prepared(run) if run.vision is None else None
+    if given is None:
+        return None
+    inputs = given[2]
+    return inputs, inputs["input_ids"][0] == run.model._module.config.image_token_id, _seen(run, inputs)
+
+
+def _seen(run: Run, inputs: Inputs) -> list[torch.Tensor | None]:
+    """What each block's queries see, ``[query, key]``, in a forward on these inputs."""
+    tap = Tap(attentions(run), softmax=lambda scores, _: _let_through(scores))
+    with torch.no_grad(), tap:
+        run.model._module(**inputs)
+    return [block.softmax for block in tap.blocks]
+
+
+def _let_through(scores: torch.Tensor) -> torch.Tensor:
+    return (scores[0] > MASKED).any(0)
+
+
 def bidirectional_images(run: Run) -> Verdict:
     """Whether an image token sees a later one of its image, and no text token sees anything later, on a prompt with an
     image; and whether it still does without the token types.
     """
-    image = run.root("image_token_mask", "model.vision") if run.vision is not None else None
-    if image is None:
+    given = _with_an_image(run)
+    if given is None:
         return Verdict("n/a", why="No image reaches this checkpoint.")
-    read = [attention_value(run, index, "attention_scores") for index in range(len(run.text))]
-    found = [None if scores is None else _ahead((scores[0] > MASKED).any(0), image[0]) for scores in read]
-    measured: Measured = {"image_tokens": int(image[0].sum())}
-    types = next((name for name in run.inputs if name.endswith("token_type_ids")), None)
+    inputs, image, seen = given
+    found = [None if visible is None else _ahead(visible, image) for visible in seen]
+    measured: Measured = {"image_tokens": int(image.sum())}
+    types = next((name for name in inputs if name.endswith("token_type_ids")), None)
     if any(found) and types is not None:
-        tap = Tap(attentions(run), softmax=lambda scores, _: (scores[0] > MASKED).any(0))
-        with torch.no_grad(), tap:
-            run.model._module(**{name: value for name, value in run.inputs.items() if name != types})
-        if not any(block.softmax is not None and _ahead(block.softmax, image[0]) for block in tap.blocks):
+        without = _seen(run, {name: value for name, value in inputs.items() if name != types})
+        if not any(visible is not None and _ahead(visible, image) for visible in without):
             measured["needs"] = types
     return judged(run, found, measured)
 

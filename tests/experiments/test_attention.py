@@ -188,6 +188,22 @@ def test_images_seen_both_ways(run_of: RunOf, decide: Decide) -> None:
     assert decide("bidirectional-images", run_of("gemma3_text")).verdict == "n/a"
 
 
+def test_images_of_an_encoder_without_standard_names(run_of: RunOf, decide: Decide) -> None:
+    def opened(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        seen = kwargs["attention_mask"].clone()
+        if seen.shape[-1] == 34:  # the prompt with an image, whose tokens are 1 to 16
+            seen[..., 1:17, 1:17] = 0
+        return args, {**kwargs, "attention_mask": seen}
+
+    def change(model: Any) -> None:
+        for block in model.model.language_model.layers:
+            block.self_attn.register_forward_pre_hook(opened, with_kwargs=True)
+
+    found = decide("bidirectional-images", run_of("llava"))
+    assert found.verdict == "no" and found.measured["image_tokens"] == 16
+    assert decide("bidirectional-images", run_of("llava", change=change)).blocks == [0, 1, 2]
+
+
 def test_nope_blocks(run_of: RunOf, decide: Decide) -> None:
     assert decide("nope-blocks", run_of("llama4_text")).blocks == [3, 7]
     assert decide("nope-blocks", run_of("llama4_text", no_rope_layers=[1] * 8)).verdict == "no"
