@@ -41,6 +41,12 @@ def test_hidden_states_are_counted_from_what_enters_block_0() -> None:
     assert found[-1] == [f"hidden_states[{last}]", "final_norm_output"]
 
 
+def test_every_hidden_state_has_the_name_that_its_values_card_has() -> None:
+    rows = cells(tables("gemma2", committed("gemma2", "tiny"))["l-hidden-states"])
+    assert rows[0][3] == "blocks.0.hook_resid_pre" and rows[-1][3] == "ln_final.hook_out"
+    assert all(row[3] for row in rows)
+
+
 def test_hidden_states_that_are_not_one_more_than_blocks_have_no_table() -> None:
     page = committed("llama", "tiny")
     facts = [f.model_copy(update={"value": f.value + 1}) if f.name == "hidden_states" else f for f in page.record.facts]

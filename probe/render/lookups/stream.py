@@ -37,7 +37,7 @@ def hidden_states(subject: Subject) -> Lookup | None:
                 code(f"hidden_states[{last}]"),
                 name,
                 say("{path} output", path=code(path)) if path else Markup(""),
-                Markup(""),
+                _lens("final_norm_output"),
             ]
         )
     lead = prose(
@@ -61,8 +61,8 @@ def _state(subject: Subject, k: int) -> list[Markup]:
     ]
 
 
-def _lens(value: str, block: int) -> Markup:
-    """What TransformerLens calls a block's value; declared."""
+def _lens(value: str, block: int = 0) -> Markup:
+    """What TransformerLens calls a value of the model, or of a block; declared."""
     found = names.same(value, "TransformerLens")
     return code(found.replace("{i}", str(block))) if found else Markup("")
 
