@@ -67,6 +67,17 @@ def test_a_contribution_behind_an_operation_is_hooked_on_the_module_that_returns
     assert not same(wanted, page.unedited)
 
 
+def test_a_blocks_output_is_read_alike_whether_it_is_a_tuple_or_not(record: Callable[[str, str], Record]) -> None:
+    """A block that returns a tuple under one version of transformers returns a tensor under another."""
+    told = {family: _of(record(family, "tiny"), "layer_output") for family in ("bloom", "llama")}
+    for form in (1, 2):
+        reads = {
+            family: (forms[form].read or "").replace("transformer.h", "model.layers") for family, forms in told.items()
+        }
+        assert "isinstance(output, (tuple, list))" in reads["bloom"]
+        assert reads["bloom"] == reads["llama"]
+
+
 def returned_rows(family: str) -> list[Returned]:
     """What the modules of a twin return, as it is measured now."""
     run = measure(twin(family, "tiny"))

@@ -34,7 +34,7 @@ def read(at: Place) -> str | None:
     else:
         signature, register, got = "(module, args, kwargs, output)", "register_forward_hook", at.location
         if at.tupled:
-            got = "(output[0] if isinstance(output, tuple) else output)"
+            got = "(output[0] if isinstance(output, (tuple, list)) else output)"
     return "\n".join(
         [
             *at.counts,

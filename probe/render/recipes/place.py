@@ -31,7 +31,7 @@ class Place:
         view: the value as an expression on ``tensor``, ``kwargs`` and ``config``; None where there is none.
         counted: whether the view speaks of ``batch`` and ``seq``.
         passes: for an operation in a loop, which of its passes the value is of: ``the last time``, ...
-        tupled: whether the tensor may stand first in a tuple, by the version of transformers or with a cache.
+        tupled: whether the tensor may stand first in a tuple or a list, by the version of transformers or with a cache.
         change: what an edit of a contribution does, after the value: at a text's last position, or at every image's
             first patch.
     """
@@ -91,7 +91,7 @@ def place(standing: Standing, value: Value) -> Place:
         view=None if view is None else GROUP.sub(lambda match: _numbers(match, sizes), view),
         counted=view is not None and any(_counted(match[2]) for match in GROUP.finditer(view)),
         passes=", ".join(PASSES[each] for each in value.passes),
-        tupled=(value.name == "layer_output" and value.location == "output")
+        tupled=(value.name == "layer_output" and value.location in ("output", "output[0]"))
         or (value.name == "recurrence_output" and value.location.endswith(".output")),
         change=_change(standing, value),
     )

@@ -7,7 +7,7 @@ import re
 from probe.render.recipes.names import TRACE
 from probe.render.recipes.place import Place, native
 
-FIRST = "if isinstance({name}, tuple) else {name}"
+FIRST = "if isinstance({name}, (tuple, list)) else {name}"
 
 
 def read(at: Place) -> str | None:
@@ -37,7 +37,8 @@ def _tensor(at: Place) -> list[str]:
     if at.view and "kwargs" in at.view:
         return [f"    kwargs = {native(at.path)}.inputs[1]"]
     if at.tupled:
-        return [f"    output = {where}", "    tensor = output[0] " + FIRST.format(name="output")]
+        whole = where.removesuffix("[0]")
+        return [f"    output = {whole}", "    tensor = output[0] " + FIRST.format(name="output")]
     return [f"    tensor = {where}"]
 
 
