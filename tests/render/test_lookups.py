@@ -7,7 +7,10 @@ import re
 import pytest
 
 from probe.render.answers import Lookup
+from probe.render.know.subject import Subject
 from probe.render.lookups import lookups
+from probe.render.other_names import told
+from probe.render.places import is_served
 from probe.render.standing import Standing
 from probe.schema import Element, Entries, Fact, Output, Returned, Weight
 from tests.render.knowing import COMMITTED, FAMILIES, changed, committed
@@ -211,3 +214,19 @@ def test_a_norm_that_subtracts_the_mean_adds_to_the_variance(family: str, under:
 def test_a_norm_named_after_a_sublayer_is_told_by_what_it_norms(family: str, told: str) -> None:
     lead = tables(family, committed(family, "tiny"))["l-norms"].lead.striptags()
     assert lead.count(told) == 1 and lead.count("in front of") == 1
+
+
+@pytest.mark.parametrize("family", ["kimi_k2", "llava"])
+def test_rows_by_tool_say_which_rows_and_tell_the_tower_from_what_follows(family: str) -> None:
+    page = committed(family, "tiny")
+    table = tables(family, page)["l-tools"]
+    rows = {row[0]: row[1:] for row in cells(table)}
+    assert len(table.head) == 4
+    stations = page.record.images.stations if page.record.images else []
+    assert sum(int(cell.split()[0]) for cell in rows["PyTorch, a module or an operation"][1:]) == len(stations)
+    served = [value for value in page.record.values if is_served(value)]
+    named = {v.name for v in served if any(t.name.tool == "nnterp" and not t.differs for t in told(Subject(page), v))}
+    found = re.fullmatch(r"\d+ of \d+(: |, not )(.*)", rows["nnterp"][0])
+    assert found
+    wanted = named if found[1] == ": " else {value.name for value in served} - named
+    assert set(re.split(r", | and ", found[2])) == wanted

@@ -17,7 +17,7 @@ PARTS = ("text model", "vision encoder", "image features")
 
 
 def reach(subject: Subject) -> Lookup | None:
-    """For each tool how many of the page's values it has a name for, by part."""
+    """For each tool how many of the page's values it has a name for, and which, by part."""
     record = subject.record
     if record.vision is None:
         return _watched(subject)
@@ -26,7 +26,7 @@ def reach(subject: Subject) -> Lookup | None:
         vision = value.host.startswith("model.vision")
         parts[PARTS[2] if value.name == "image_features" else PARTS[vision]].append(value)
     rows = [
-        [Markup("{}").format(tool), *(_share(_named(subject, tool, values), len(values)) for values in parts.values())]
+        [Markup("{}").format(tool), *(_reached(subject, tool, values) for values in parts.values())]
         for tool in names.TOOLS
     ]
     placed = [sum(value.hf is not None for value in values) for values in parts.values()]
@@ -45,27 +45,43 @@ def _watched(subject: Subject) -> Lookup | None:
     images = subject.run.images if subject.run else None
     if images is None:
         return None
-    values, stations = [value for value in subject.record.values if is_served(value)], len(images.stations)
+    values = [value for value in subject.record.values if is_served(value)]
+    blocks = max((at for at, row in enumerate(images.stations, 1) if row.role == "block"), default=0)
+    sides = [count for count in (blocks, len(images.stations) - blocks) if count]
     rows = [
-        [Markup("this project, nnsight"), _share(len(values), len(values)), Markup("none by name, all by hooks")],
+        [Markup("this project, nnsight"), _share(len(values), len(values))]
+        + [Markup("none by name, all by hooks") for _ in sides],
         [
             Markup("PyTorch, a module or an operation"),
             _share(sum(value.hf is not None for value in values), len(values)),
-            _share(stations, stations),
+            *(_share(count, count) for count in sides),
         ],
-        *([Markup("{}").format(t), _share(_named(subject, t, values), len(values)), _share(0, 1)] for t in names.TOOLS),
+        *(
+            [Markup("{}").format(tool), _reached(subject, tool, values), *(_share(0, count) for count in sides)]
+            for tool in names.TOOLS
+        ),
     ]
     lead = prose(
         "How many of this page's rows each tool has a name of its own for that stands for the same tensor, and how "
         "many of the sides of modules that an image passes it reaches. Other tools' names are declared; they name "
         "values of text models."
     )
-    return Lookup("l-tools", "Rows by tool", lead, ["tool", "text model", "image's way"], rows)
+    way = ["image's way to the encoder's last block", "from there to the text"] if len(sides) > 1 else ["image's way"]
+    return Lookup("l-tools", "Rows by tool", lead, ["tool", "text model", *way], rows)
 
 
-def _named(subject: Subject, tool: str, values: list[Value]) -> int:
-    own = [told(subject, value) for value in values if not value.host.startswith("model.vision")]
-    return sum(any(one.name.tool == tool and one.differs is None for one in found) for found in own)
+def _reached(subject: Subject, tool: str, values: list[Value]) -> Markup:
+    """How many rows a tool has names for, and which: those with a name or those without, whichever are fewer."""
+    named, without = ([v for v in values if _has(subject, tool, v) == wanted] for wanted in (True, False))
+    if not named or not without:
+        return _share(len(named), len(values))
+    few, words = (named, "{count}: {rows}") if len(named) <= len(without) else (without, "{count}, not {rows}")
+    return say(words, count=_share(len(named), len(values)), rows=subject.links(few))
+
+
+def _has(subject: Subject, tool: str, value: Value) -> bool:
+    own = [] if value.host.startswith("model.vision") else told(subject, value)
+    return any(one.name.tool == tool and one.differs is None for one in own)
 
 
 def _share(count: int, total: int) -> Markup:
