@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import Literal
 
-from probe.schema import Shape
+from probe.schema import Shape, Sublayer
 
 STREAM = "layers[i].input"
 
@@ -27,10 +27,8 @@ class Met:
 
 def met(shape: Shape) -> list[Met]:
     """What the stream meets beside adds, in order; empty where the sum is no arithmetic of single streams."""
-    try:
-        whole = shape.identity.partition(" == ")[0].replace(f"vision.{STREAM}", STREAM)
-        node: ast.AST = ast.parse(whole.replace(STREAM, "stream"), mode="eval").body
-    except SyntaxError:
+    node = _sum(shape)
+    if node is None:
         return []
     added = {sub.contribution for sub in shape.sublayers}
     found: list[Met] = []
@@ -45,6 +43,36 @@ def met(shape: Shape) -> list[Met]:
             found.append(Met("factor", ast.unparse(other), _count(inner[0], added)))
         node = inner[0]
     return found[::-1]
+
+
+def shared(shape: Shape, sublayer: Sublayer) -> list[str]:
+    """What multiplies a contribution together with others: the ``c`` of ``stream + (one.output + other.output) * c``;
+    empty where the sum is no arithmetic, or multiplies the stream as well.
+    """
+    names = {sublayer.contribution, f"{sublayer.host}.{sublayer.contribution}"}
+    if any(each.kind == "factor" for each in met(shape)):
+        return []
+    node = _sum(shape)
+    found: list[str] = []
+    while node is not None and ast.unparse(node) not in names:
+        inner = next((child for child in ast.iter_child_nodes(node) if _holds(child, names)), None)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            found.append(ast.unparse(node.right if inner is node.left else node.left))
+        node = inner
+    return found if node is not None else []
+
+
+def _sum(shape: Shape) -> ast.AST | None:
+    """The left side of a block's sum, in which the stream is ``stream``; None where it is no expression."""
+    whole = shape.identity.partition(" == ")[0].replace(f"vision.{STREAM}", STREAM)
+    try:
+        return ast.parse(whole.replace(STREAM, "stream"), mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _holds(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(part, ast.Attribute | ast.Name) and ast.unparse(part) in names for part in ast.walk(node))
 
 
 def _holds_stream(node: ast.AST) -> bool:

@@ -56,6 +56,13 @@ def test_a_factor_of_a_term_is_told_with_the_configs_number() -> None:
     assert "divided by that" in text and "times these factors" in text
 
 
+def test_a_factor_of_several_terms_together_is_told_of_each() -> None:
+    page = committed("granitemoeshared", "tiny")
+    scaled = {term.sublayer.host for term in terms(Subject(page)) if term.factors == ("residual_multiplier",)}
+    assert scaled == {"self_attn", "block_sparse_moe", "shared_mlp"}
+    assert "times what the block's sum multiplies it by" in plain(committed("zaya", "tiny"), "know-adding")
+
+
 def test_a_module_that_returns_the_stream_is_told() -> None:
     page = committed("llama", "tiny")
     record = page.record

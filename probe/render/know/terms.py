@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from probe.render.know.subject import BLOCK, Subject, modules
+from probe.render.trunk import shared
 from probe.schema import Shape, Sublayer, Value
 
 Place = Literal["own", "norm", "child", "beside", "inside"]
@@ -21,7 +22,7 @@ class Term:
             operation of a forward.
         module: native path of the sublayer's module; None where it cannot be told.
         giver: native path of what gives the term, where that is a module.
-        factors: what multiplies this term alone.
+        factors: what multiplies this term, alone or with others of its block.
     """
 
     sublayer: Sublayer
@@ -56,7 +57,7 @@ def terms(subject: Subject) -> list[Term]:
 def _term(subject: Subject, shape: Shape, sublayer: Sublayer, value: Value, blocks: list[int]) -> Term:
     module = subject.native(value.host) if sublayer.host else None
     place, giver = _place(subject, sublayer, value, module)
-    factors = tuple(factor.name for factor in shape.factors_of(sublayer))
+    factors = tuple(factor.name for factor in shape.factors_of(sublayer)) or tuple(shared(shape, sublayer))
     return Term(sublayer, value, tuple(blocks), place, module, giver, factors)
 
 
