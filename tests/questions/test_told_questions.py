@@ -83,6 +83,11 @@ def rooted(page: Page) -> bool:
     return "l-norms" in page.tables and page.verdict("layernorm") in ("yes", "no") and page.family != "qwen4_exp_text"
 
 
+def adds_to(page: Page) -> str:
+    under = {"no": "mean square", "yes": "variance"}
+    return rf"add [\d.e-]+(, \w+,)? to the {under[page.verdict('layernorm') or 'no']} under the root"
+
+
 def windowed(page: Page) -> bool:
     """Whether blocks have a window, and what their cache holds was counted block by block."""
     return page.quirk("sliding-window") is not None and "cache_by_block_type" in page.facts()
@@ -229,7 +234,7 @@ TOLD = (
     Told("gpt-oss ports, vLLM, unsloth", "how stacked experts are stored", stacked, "know-machinery",
          r"An expert's part of \S+.* is (in|out)put × (in|out)put"),
     Told("TransformerLens, llama.cpp", "what norms add under the root", rooted, "l-norms",
-         r"add [\d.e-]+(, \w+,)? to the mean square under the root"),
+         adds_to),
     Told("transformers, TransformerLens", "the dtype of logits, and what stays float32", cast, "know-loading",
          r"In a bfloat16 load logits are (bfloat16|float32)[,;]"),
     Told("nnsight (generate)", "how many positions a step has", lambda p: "step_positions" in p.facts(),
