@@ -178,7 +178,11 @@ def _training(run: Run, ids: torch.Tensor, logits: torch.Tensor, calls: Calls) -
     other = [path for path in calls if path and path in tried and _acts(run, calls[path], tried[path])]
     inner = [path for path in other if not any(found.startswith(f"{path}.") for found in other)]
     kinds = list(dict.fromkeys(re.sub(r"(?<=\.)\d+(?=\.|$)", "{i}", path) for path in inner))
-    first = f"; the first module that gives something else is `{kinds[0]}`" if kinds else ""
+    first = ""
+    if kinds:
+        indices = re.findall(r"(?<=\.)\d+(?=\.|$)", inner[0])
+        first = "; the first module that gives something else for the same input than in evaluation mode is "
+        first += f"`{kinds[0]}`" + (f", on block {indices[0]}" if len(indices) == 1 else "")
     said = (
         f"`model.train()` moves logits, by up to {apart:g}{first}. A model that is built from a config is in training "
         "mode until `model.eval()`."

@@ -129,7 +129,8 @@ def _by_steps(run: Run) -> list[Fact]:
     if not any(mixes):
         return []
     ids = token_ids(run, TOKENS)
-    stepped = _stepped(run, ids, [index for index, mixed in enumerate(mixes) if mixed])
+    mixing = [index for index, mixed in enumerate(mixes) if mixed]
+    stepped = _stepped(run, ids, mixing)
     given = read_all(
         run.model,
         {**_plain(run), "input_ids": ids, "attention_mask": torch.ones_like(ids)},
@@ -145,7 +146,8 @@ def _by_steps(run: Run) -> list[Fact]:
         return []
     worst = max(errors.values())
     blocks = sorted(index for index in errors if index is not None)
-    where = some(blocks, len(mixes))
+    single = len(blocks) == len(mixes) or blocks != mixing
+    where = some(blocks, len(mixes)) if single else "every block with a recurrence"
     near = f"{one_digit(worst):g} of its largest number"
     if worst > AGREE:
         said = f"the cached state of {where} is not `{name}`: they differ by {near}"

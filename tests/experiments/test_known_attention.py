@@ -166,7 +166,10 @@ def generation(family: str) -> dict[str, Any]:
 def test_what_a_step_gives_and_the_cache_holds() -> None:
     sliding, hybrid = generation("gemma2"), generation("jamba")
     assert sliding["step_positions"].value == 1
-    assert "queries have 1, keys and values 8 or 13 after a prompt of 12" in sliding["step_positions"].statement
+    assert (
+        "queries of 1, and keys and values of 8 on `sliding_attention` and 13 on `full_attention`, after a prompt of 12"
+        in sliding["step_positions"].statement
+    )
     assert "`sliding_attention` 7 positions; `full_attention` 48" in sliding["cache_by_block_type"].statement
     assert "`linear_attention` a state of 12,288 bytes" in hybrid["cache_by_block_type"].statement
 
@@ -175,12 +178,26 @@ def test_an_edit_of_the_prompt_reaches_a_step_through_what_is_cached() -> None:
     """A block that attends with another's keys and values puts nothing of its own into the cache."""
     assert generation("gemma2")["edits_of_the_prompt_reach"].value == 4
     borrowing = generation("gemma3n_text")["edits_of_the_prompt_reach"]
-    assert borrowing.value == 8 and borrowing.statement.endswith("where it enters blocks 8 to 11, it reaches none.")
+    assert borrowing.value == 8 and borrowing.statement.endswith(
+        "made where it enters blocks 8 to 11, an edit at any of the 12 positions reaches none of them."
+    )
+
+
+def test_a_block_that_one_position_misses_is_reached_from_others() -> None:
+    """A convolution of three inputs keeps the last two; a choice of keys keeps some."""
+    [convolution, choice] = [generation(each)["edits_of_the_prompt_reach"] for each in ("lfm2_moe", "hy_v4")]
+    assert convolution.measured == {"blocks": [*range(5)], "positions_of_block_5": [10, 11]}
+    assert (
+        "made where it enters block 5, an edit reaches the logits only at positions 10 and 11" in convolution.statement
+    )
+    assert 0 < len(choice.measured["positions_of_block_5"]) < 12
 
 
 def test_no_step_is_told_of_a_model_without_a_cache_or_whose_rows_mix() -> None:
-    assert generation("openai-gpt") == {}
-    assert "step_positions" not in generation("rwkv")
+    [none] = generation("openai-gpt").values()
+    assert none.statement == "No step with a cache was measured: the model returns no cache."
+    mixed = generation("rwkv")
+    assert "step_positions" not in mixed and "the blocks return a position for each row" in mixed["no_step"].statement
 
 
 def test_a_state_whose_width_is_the_number_of_positions_is_no_entry_a_position() -> None:

@@ -38,11 +38,9 @@ def test_what_embeddings_stand_for(run_of: RunOf, family: str, says: str) -> Non
 def test_training_mode_is_told_with_the_module_that_acts_first(run_of: RunOf) -> None:
     still, dropping, noisy = (by_name(calling_facts(run_of(family))) for family in ("llama", "gpt2", "dbrx"))
     assert still["training_mode"].value == 0 and still["head_in_generate"].value == 1
-    assert "the first module that gives something else is `transformer.drop`." in dropping["training_mode"].statement
-    assert (
-        "the first module that gives something else is `transformer.blocks.{i}.ffn.router`."
-        in noisy["training_mode"].statement
-    )
+    other = "the first module that gives something else for the same input than in evaluation mode is"
+    assert f"{other} `transformer.drop`." in dropping["training_mode"].statement
+    assert f"{other} `transformer.blocks.{{i}}.ffn.router`, on block 0." in noisy["training_mode"].statement
     settings = by_name(calling_facts(run_of("minimax_m2")))["head_in_generate"]
     assert settings.value == 1 and settings.measured == {"fails_with": "use_mtp"}
     assert not any(part.training for part in run_of("gpt2").model._module.modules())
