@@ -37,15 +37,27 @@ def test_what_depends_on_the_runs_sizes_is_said_to_be_the_twins() -> None:
     for blocks, own in (([0, 1, 2], True), ([0, 2], False), ([], True)):
         text = plain(with_fact(page, "edits_of_the_prompt_reach", "It reaches.", blocks=blocks), "know-calls")
         assert text.startswith("On the twin it reaches") != own
+    for keys, own in (([13], True), ([8], False), ([8, 13], False)):
+        text = plain(with_fact(page, "step_positions", "At a step.", prompt=12, keys=keys), "know-calls")
+        assert text.startswith("On the twin at a step") != own
     text = plain(with_fact(page, "training_mode", "It moves logits, by up to 5."), "know-calls")
     assert text == "On the twin it moves logits, by up to 5."
 
 
 def test_a_cache_is_said_to_hold_turned_keys_only_where_it_does() -> None:
-    assert "those that the scores are made of, turned already." in plain(committed("llama", LLAMA), "know-calls")
+    assert "those that the scores are made of, with the rotary embedding applied." in plain(
+        committed("llama", LLAMA), "know-calls"
+    )
     assert "those that the scores are made of." in plain(committed("gpt2", "tiny"), "know-calls")
     assert "The keys in a cache" not in plain(committed("deepseek_v3", "tiny"), "know-calls")
     assert "The keys in a cache" not in plain(committed("mamba", "tiny"), "know-calls")
+
+
+def test_states_of_some_blocks_are_said_to_be_the_twins() -> None:
+    page = committed("llama", LLAMA)
+    for blocks, own in (([0, 1, 2], True), ([0, 2], False)):
+        text = plain(with_fact(page, "states_by_steps", "Fed by steps.", blocks=blocks), "know-loading")
+        assert ("Fed by steps" in text) == own and ("On the twin fed by steps" in text) != own
 
 
 def test_a_return_that_is_written_to_is_told_of() -> None:

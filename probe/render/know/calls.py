@@ -11,7 +11,7 @@ from probe.render.text import figure, prose
 DIFFERENCES = ("inputs_embeds", "training_mode")
 """Facts whose number is how far logits are apart."""
 
-STEPS = ("step_positions", "edits_of_the_prompt_reach", "head_in_generate")
+STEPS = ("no_step", "step_positions", "edits_of_the_prompt_reach", "head_in_generate")
 KEPT_ELSEWHERE = {"cached-otherwise", "no-cache", "cache-in-modules"}
 
 
@@ -23,23 +23,26 @@ def calls(subject: Subject) -> list[Markup]:
 
 
 def _told(subject: Subject, name: str) -> Markup | None:
-    """A fact's statement; one that names single blocks, or a size of a difference, as the run's."""
+    """A fact's statement; one that names single blocks, a size of a difference, or a window's, as the run's."""
     fact = subject.fact(name)
     if fact is None or subject.run is None:
         return None
     single = 0 < len(many(fact, "blocks")) < len(subject.run.blocks)
     differs = name in DIFFERENCES and fact.value > 0
-    return of_run(subject, fact.statement) if single or differs else prose(fact.statement)
+    prompt = fact.measured.get("prompt")
+    windowed = isinstance(prompt, int) and many(fact, "keys") not in ([], [prompt + 1])
+    of_sizes = single or differs or windowed or name == "no_step"
+    return of_run(subject, fact.statement) if of_sizes else prose(fact.statement)
 
 
 def _cached(subject: Subject) -> list[Markup]:
-    """That a cache has keys as the scores take them, where a run compared the two; turned ones where they turn."""
+    """That a cache has keys as the scores take them, where a run compared the two; and whether they are turned."""
     held = subject.fact("kv_cache_bytes_per_token")
     compared = next((e.verdict for e in subject.record.experiments if e.slug == "cached-otherwise"), None)
     if held is None or not held.value or compared != "no" or KEPT_ELSEWHERE & subject.quirks.keys():
         return []
     ways = paths(subject, "attention_keys")
-    turned = ", turned already" if ways and all("rotary" in way.steps for way in ways) else ""
+    turned = ", with the rotary embedding applied" if ways and all("rotary" in way.steps for way in ways) else ""
     return [say("The keys in a cache are those that the scores are made of{turned}.", turned=turned)]
 
 

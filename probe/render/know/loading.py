@@ -6,11 +6,11 @@ from markupsafe import Markup
 
 from probe.kernels import results
 from probe.render.know import kernels
-from probe.render.know.subject import Subject, code, say
+from probe.render.know.subject import Subject, code, many, of_run, say
 from probe.render.know.windows import windows
 from probe.render.places import is_served
 from probe.render.text import lacking, prose
-from probe.schema import Lack, Value
+from probe.schema import Fact, Lack, Value
 
 NUMERIC = ("takes_sdpa", "eager_sdpa", "eager_sdpa_padded", "eager_sdpa_padding")
 REAL_TOKENS = ("eager_sdpa", "eager_sdpa_padded")
@@ -119,7 +119,13 @@ def _recurrences(subject: Subject) -> list[Markup]:
             said.append(prose(fact.statement) + near + (text.format(subject.links(inside)) if inside else Markup("")))
     said += kernels.others(subject, told, found)
     steps = subject.fact("states_by_steps")
-    return [*said, *([prose(steps.statement)] if steps else [])]
+    return [*said, *([_by_steps(subject, steps)] if steps else [])]
+
+
+def _by_steps(subject: Subject, fact: Fact) -> Markup:
+    """Whether a cache has a recurrence's states; of some blocks as the run's, whose blocks are others."""
+    every = subject.run is not None and len(many(fact, "blocks")) == len(subject.run.blocks)
+    return prose(fact.statement) if every else of_run(subject, fact.statement)
 
 
 def _never(subject: Subject) -> list[Markup]:
