@@ -110,7 +110,10 @@ def _named_after(subject: Subject) -> Markup:
     for (norm, pre, ahead), told in found.items():
         text = "{where}{norm} norms what {givers} {return_}, before the add; in front of {mlp} stands {pre}."
         if ahead:
-            text = "{where}{norm} stands in front of {mlp}, in spite of its name: it norms the stream, not a return."
+            text = (
+                "{where}{norm} stands in front of {mlp}, in spite of its name: it norms the stream, not what a module "
+                "returns."
+            )
         where = f"On {subject.among(told.blocks)} " if norms.count(norm) > 1 else ""
         givers = each_once(told.givers)
         parts = {"givers": listing(givers), "return_": "return" if len(givers) > 1 else "returns"}
