@@ -237,8 +237,9 @@ TOLD = (
          adds_to),
     Told("transformers, TransformerLens", "the dtype of logits, and what stays float32", cast, "know-loading",
          r"In a bfloat16 load logits are (bfloat16|float32)[,;]"),
-    Told("nnsight (generate)", "how many positions a step has", lambda p: "step_positions" in p.facts(),
-         "know-calls", r"[Aa]t a step with a cache every block (gives|returns) [\d or]+ position"),
+    Told("nnsight (generate)", "how many positions a step has", lambda p: {"step_positions", "no_step"} & {*p.facts()},
+         "know-calls", r"[Aa]t a step with a cache every block (gives|returns) [\d or]+ position|"
+         r"[Nn]o step with a cache was measured: [a-z]"),
     Told("nnsight (cache)", "whether a cache holds turned keys", kept_as_they_are, "know-calls",
          r"The keys in a cache are those that the scores are made of"),
     Told("TransformerLens (attn_scale)", "what scores are divided by", rooted_scores, "know-consequences",
