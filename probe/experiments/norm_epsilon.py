@@ -20,15 +20,18 @@ ALIKE = 2e-2
 LEAST = 1e-14
 """What is added at least, to be told from rounding."""
 
+UNDER = {False: "mean square", True: "variance"}
+"""What stands under the root of a norm, by whether it subtracts the mean."""
+
 
 def epsilon_facts(run: Run) -> list[Fact]:
     """What the norms of the blocks add, and the config's name for it."""
-    found: dict[float, set[str]] = {}
+    found: dict[float, dict[str, bool]] = {}
     for block in calls(run):
         for call in block:
-            value = epsilon(call)
-            if value is not None:
-                found.setdefault(float(f"{value:.2g}"), set()).add(type(call.norm).__name__)
+            if (told := epsilon(call)) is not None:
+                value, centred = told
+                found.setdefault(float(f"{value:.2g}"), {})[type(call.norm).__name__] = centred
     if not found:
         return []
     parts, rows = [], []
@@ -36,16 +39,20 @@ def epsilon_facts(run: Run) -> list[Fact]:
         names = "" if len(found) == 1 else f" (`{'`, `'.join(sorted(classes))}`)"
         entry, added = _named(run, value)
         parts.append(f"{added:g}{f', `{entry}`,' if entry else ''}{names}")
-        rows += [(name, added, entry) for name in sorted(classes)]
-    said = f"The norms of the blocks add {' or '.join(parts)} to the mean square under the root."
-    norms, every, entries = zip(*rows, strict=True)
-    measured = {"norms": [*norms], "added": [*every], "entries": [*entries]}
+        rows += [(name, added, entry, UNDER[classes[name]]) for name in sorted(classes)]
+    norms, every, entries, under = zip(*rows, strict=True)
+    said = (
+        f"The norms of the blocks add {' or '.join(parts)} to the {' or the '.join(sorted({*under}))} under the root."
+    )
+    measured = {"norms": [*norms], "added": [*every], "entries": [*entries], "to": [*under]}
     label = "Added under a norm's root"
     return [Fact(name="norm_epsilon", label=label, value=max(found), measured=measured, statement=said)]
 
 
-def epsilon(call: Call) -> float | None:
-    """What a norm adds; None where no one number explains how it shrinks, as where it is added behind the root."""
+def epsilon(call: Call) -> tuple[float, bool] | None:
+    """What a norm adds, and whether it subtracts the mean, so that it adds it to the variance; None where no one
+    number explains how it shrinks, as where it is added behind the root.
+    """
     given = call.given.float()
     centred = given - given.mean(-1, keepdim=True)
     weights = {name: parameter.float() for name, parameter in call.norm.named_parameters()}
@@ -68,7 +75,7 @@ def epsilon(call: Call) -> float | None:
     one, other = found
     if one is None or other is None or not math.isclose(one, other, rel_tol=ALIKE):
         return None
-    return one if one > LEAST else None
+    return (one, shifts) if one > LEAST else None
 
 
 def _added(small: torch.Tensor, whole: torch.Tensor, size: float) -> float | None:

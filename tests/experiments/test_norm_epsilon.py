@@ -31,8 +31,8 @@ def test_what_a_norm_adds_is_measured(wanted: float) -> None:
     given = torch.randn(1, 5, 16, generator=torch.Generator().manual_seed(0))
     layer = nn.LayerNorm(16, eps=wanted)
     nn.init.normal_(layer.bias)
-    for norm in (nn.RMSNorm(16, eps=wanted), layer):
-        assert epsilon(Call(norm, given, (), {})) == pytest.approx(wanted, rel=2e-2)
+    for norm, centred in ((nn.RMSNorm(16, eps=wanted), False), (layer, True)):
+        assert epsilon(Call(norm, given, (), {})) == (pytest.approx(wanted, rel=2e-2), centred)
     assert epsilon(Call(Behind(), given, (), {})) is None
 
 
@@ -49,5 +49,6 @@ def test_the_configs_name_is_told(
     run_of: RunOf, family: str, overrides: dict[str, float], norm: str, added: float, entry: str | None
 ) -> None:
     [fact] = epsilon_facts(run_of(family, **overrides))
-    assert fact.measured == {"norms": [norm], "added": [added], "entries": [entry]}
-    assert f"add {added:g}{f', `{entry}`,' if entry else ''} to" in fact.statement
+    under = "variance" if "Layer" in norm else "mean square"
+    assert fact.measured == {"norms": [norm], "added": [added], "entries": [entry], "to": [under]}
+    assert f"add {added:g}{f', `{entry}`,' if entry else ''} to the {under} under" in fact.statement

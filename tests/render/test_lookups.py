@@ -162,11 +162,13 @@ def test_what_norms_add_is_the_checkpoints_own_entry() -> None:
     page = committed("llama", "meta-llama--Llama-3.1-8B-Instruct")
     assert page.twin is not None
     measured = {"norms": ["One", "Two", "One"], "added": [0.25, 0.25, 0.5], "entries": ["rms_norm_eps"] * 2 + [None]}
+    measured["to"] = ["variance", "mean square", "mean square"]
     facts = [Fact(name="norm_epsilon", label="Added", value=0.5, measured=measured, statement="So it is.")]
     behind = Standing(page.record, page.twin.model_copy(update={"facts": facts}), page.twin_uri, "../")
     lead = str(tables("llama", behind)["l-norms"].lead)
     own = (
-        "add 1e-5, <code>rms_norm_eps</code>, (<code>One</code> and <code>Two</code>) or 0.5 (<code>One</code>) to the"
+        "add 1e-5, <code>rms_norm_eps</code>, (<code>One</code> and <code>Two</code>) or 0.5 (<code>One</code>) to the "
+        "mean square or the variance"
     )
     assert own in lead and "0.25" not in lead
 

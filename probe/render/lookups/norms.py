@@ -83,9 +83,7 @@ def _root(subject: Subject) -> Markup:
         )
         for (number, entry), norms in found.items()
     ]
-    centred = "layernorm" in subject.quirks
-    under = "variance" if centred and len({*many(fact, "norms")}) == 1 else "mean square"
-    under += " or the variance" if centred and under == "mean square" else ""
+    under = " or the ".join(sorted({str(each) for each in many(fact, "to")}))
     text = " The norms of the blocks add {parts} to the {under} under the root."
     return say(text, parts=Markup(" or ").join(parts), under=under)
 
