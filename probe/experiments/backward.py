@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from ..instruments.learning import learning
 from ..instruments.tap import removed
 from ..measure.listing import listed
+from ..measure.native import of_any_block
 from ..measure.run import Run
 from ..schema import Fact
 from ..wiring.operands import tensors
@@ -40,8 +40,8 @@ def gradient_facts(run: Run) -> list[Fact]:
     by_kind: dict[str, list[bool]] = {}
     first: dict[str, list[bool]] = {}
     for path, calls in made.items():
-        by_kind.setdefault(_general(path), []).extend(any(id(each) in reached for each in call) for call in calls)
-        first.setdefault(_general(path), []).extend(id(call[0]) in reached for call in calls)
+        by_kind.setdefault(of_any_block(path), []).extend(any(id(each) in reached for each in call) for call in calls)
+        first.setdefault(of_any_block(path), []).extend(id(call[0]) in reached for call in calls)
     never = _outermost([path for path, hits in by_kind.items() if not any(hits)])
     at_times = _outermost([path for path, hits in by_kind.items() if any(hits) and not all(hits)])
     at_times = [path for path in at_times if not any(_inside(path, other) for other in never)]
@@ -81,10 +81,6 @@ def _keeping(made: Calls, path: str) -> Callable[..., None]:
             made.setdefault(path, []).append(call)
 
     return keep
-
-
-def _general(path: str) -> str:
-    return re.sub(r"(?<=\.)\d+(?=\.|$)", "{i}", path)
 
 
 def _inside(path: str, other: str) -> bool:

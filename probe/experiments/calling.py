@@ -13,6 +13,7 @@ import torch
 
 from ..instruments.extra import SHORT, token_ids
 from ..instruments.tap import hooks, removed
+from ..measure.native import of_any_block
 from ..measure.rounding import one_digit
 from ..measure.run import Run
 from ..schema import Fact
@@ -177,7 +178,7 @@ def _training(run: Run, ids: torch.Tensor, logits: torch.Tensor, calls: Calls) -
         return [Fact(name="training_mode", label=label, value=0, statement=said)]
     other = [path for path in calls if path and path in tried and _acts(run, calls[path], tried[path])]
     inner = [path for path in other if not any(found.startswith(f"{path}.") for found in other)]
-    kinds = list(dict.fromkeys(re.sub(r"(?<=\.)\d+(?=\.|$)", "{i}", path) for path in inner))
+    kinds = list(dict.fromkeys(map(of_any_block, inner)))
     first = ""
     if kinds:
         indices = re.findall(r"(?<=\.)\d+(?=\.|$)", inner[0])

@@ -5,7 +5,6 @@ The call is the one that decides the stream's dtype; norms are called by themsel
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -14,6 +13,7 @@ import torch
 from ..instruments.extra import once
 from ..instruments.reweighted import called_with
 from ..measure.listing import listed
+from ..measure.native import of_any_block
 from ..measure.rounding import digits
 from ..measure.run import Run
 from ..schema import Fact
@@ -61,7 +61,7 @@ def _dtypes(run: Run) -> Iterator[Fact]:
     for path, dtypes in found.modules.items():
         places = [place for place, dtype in enumerate(dtypes) if dtype is torch.float32]
         if places and path:
-            wide.setdefault(re.sub(r"(?<=\.)\d+(?=\.|$)", "{i}", path), places if len(dtypes) > 1 else [])
+            wide.setdefault(of_any_block(path), places if len(dtypes) > 1 else [])
     logits = str(found.logits).removeprefix("torch.")
     said = f"In a bfloat16 load logits are {logits}"
     names = [f"`{path}`" for path in wide]

@@ -7,7 +7,6 @@ side of each station is then edited in a forward of its own. No names are asked 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from ..standard.stack import same
 from ..standard.trace import Inputs
 from .edits import noise_like
 from .hooked import Forward, Side, as_it_was, edited, forward
+from .native import of_any_block
 from .rounding import digits, one_digit
 from .run import Run
 
@@ -143,7 +143,7 @@ class Watched:
             return path
         passed = self.seen[path]
         return (
-            _indexed(path),
+            of_any_block(path),
             type(passed.module),
             *(tuple(t.shape) for t in (passed.entering, passed.leaving) if t is not None),
         )
@@ -208,7 +208,7 @@ class Watched:
                     if side == "out" and hit and not self._reaches(self._edited(path, side))
                 ]
                 yield Station(
-                    path=_indexed(group[0]) if indexed else group[0],
+                    path=of_any_block(group[0]) if indexed else group[0],
                     module=type(passed.module).__name__,
                     side=side,
                     element=element,
@@ -294,10 +294,6 @@ def _token(config: Any) -> dict[str, int]:
     wanted = config.image_token_id
     names = [name for name, value in sorted(config.to_dict().items()) if "image_token" in name and value == wanted]
     return {names[0] if names else "image_token_id": int(wanted)}
-
-
-def _indexed(path: str) -> str:
-    return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1{i}", path)
 
 
 def _index(path: str) -> int:

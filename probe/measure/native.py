@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 from .run import Run
@@ -16,6 +18,11 @@ def in_block(path: str, block: str) -> str:
     stem, _, _ = block.rpartition(".")
     inside = path == block or path.startswith(f"{block}.")
     return f"{stem}.{{i}}{path.removeprefix(block)}" if inside else path
+
+
+def of_any_block(path: str) -> str:
+    """A path with `{i}` for each index in it."""
+    return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1{i}", path)
 
 
 def native_path(run: Run, index: int, module: torch.nn.Module) -> str:
