@@ -24,19 +24,16 @@ Calls = dict[str, list[list[torch.Tensor]]]
 
 
 def gradient_facts(run: Run) -> list[Fact]:
-    """One sentence; nothing where no gradient can be taken of the logits."""
+    """One sentence: which modules, or that none is without a gradient."""
     made: Calls = {}
-    try:
-        logits = _forward(run, made)
-        weights = torch.linspace(1, 2, logits.numel(), device=logits.device).cos()
+    logits = _forward(run, made)
+    weights = torch.linspace(1, 2, logits.numel(), device=logits.device).cos()
+    total = (logits.float().flatten() * weights).sum()
+    reached: set[int] = set()
+    if total.requires_grad:
         given = [each for calls in made.values() for call in calls for each in call if each.requires_grad]
-        total = (logits.float().flatten() * weights).sum()
-        found = torch.autograd.grad(total, given, allow_unused=True) if total.requires_grad else ()
-    except (RuntimeError, NotImplementedError):
-        return []
-    if not found:
-        return []
-    reached = {id(t) for t, g in zip(given, found, strict=True) if g is not None and bool(g.any())}
+        found = torch.autograd.grad(total, given, allow_unused=True)
+        reached = {id(t) for t, g in zip(given, found, strict=True) if g is not None and bool(g.any())}
     by_kind: dict[str, list[bool]] = {}
     first: dict[str, list[bool]] = {}
     for path, calls in made.items():

@@ -29,6 +29,9 @@ from .base import some
 CLOSE = 1e-4
 """How far two vectors may be apart, relative to the larger, to be one."""
 
+ALONG = 0.999
+"""Least cosine between the neurons and what is multiplied by their output weights: rounding to 8 bits keeps more."""
+
 Told = tuple[str, bool]
 """A sentence on an MLP, and whether all of a neuron's input weights are its own."""
 
@@ -53,7 +56,9 @@ class Mlp:
 
 
 def neuron_facts(run: Run) -> list[Fact]:
-    """A sentence for each way in which MLPs store their neurons, with its blocks where an MLP elsewhere has another."""
+    """A sentence for each way in which MLPs store their neurons, with its blocks where an MLP elsewhere has another;
+    one that says so where none was found.
+    """
     mlps = [*_mlps(run)]
     if not mlps:
         return []
@@ -64,19 +69,16 @@ def neuron_facts(run: Run) -> list[Fact]:
         if given is not None and made is not None and made.requires_grad:  # some are first called without a graph
             passed.setdefault(id(module), (given, made))
 
-    try:
-        with ExitStack() as stack, torch.enable_grad():
-            stack.enter_context(learning(run.model._module.parameters()))
-            for mlp in mlps:
-                stack.enter_context(removed(mlp.writer.register_forward_hook(keep, with_kwargs=True)))
-            run.model._module(input_ids=token_ids(run, SHORT), use_cache=False)
-            found: dict[str, dict[Told, list[int]]] = {}
-            for mlp in mlps:
-                told = _said(mlp, *passed[id(mlp.writer)]) if id(mlp.writer) in passed else None
-                if told is not None:
-                    found.setdefault(f"{mlp.path}.{mlp.name}", {}).setdefault(told, []).append(mlp.block)
-    except RuntimeError:
-        return []
+    with ExitStack() as stack, torch.enable_grad():
+        stack.enter_context(learning(run.model._module.parameters()))
+        for mlp in mlps:
+            stack.enter_context(removed(mlp.writer.register_forward_hook(keep, with_kwargs=True)))
+        run.model._module(input_ids=token_ids(run, SHORT), use_cache=False)
+        found: dict[str, dict[Told, list[int]]] = {}
+        for mlp in mlps:
+            told = _said(mlp, *passed[id(mlp.writer)]) if id(mlp.writer) in passed else None
+            if told is not None:
+                found.setdefault(f"{mlp.path}.{mlp.name}", {}).setdefault(told, []).append(mlp.block)
     said, own = [], []
     for ways in found.values():
         for (sentence, whole), blocks in ways.items():
@@ -84,11 +86,17 @@ def neuron_facts(run: Run) -> list[Fact]:
             among = f"On {some(blocks, len(run.text))}, {sentence[:1].lower()}{sentence[1:]}"
             said.append(sentence if len(ways) == 1 else among)
     if not said:
-        return []
+        paths = listed([f"`{path}`" for path in dict.fromkeys(f"{mlp.path}.{mlp.name}" for mlp in mlps)])
+        none = f"No part of an MLP's matrices was found to be one neuron's, among those before {paths} or in its own."
+        return [_fact(0, {}, [none])]
     differ = any(len(ways) > 1 for ways in found.values())
     measured: dict[str, Any] = {"blocks": sorted({*own})} if differ else {}
-    return [Fact(name="mlp_weights", label="An MLP's matrices by neuron", value=len(said), unit="kinds of MLPs",
-                 measured=measured, statement=" ".join(said))]  # fmt: skip
+    return [_fact(len(said), measured, said)]
+
+
+def _fact(kinds: int, measured: dict[str, Any], said: list[str]) -> Fact:
+    return Fact(name="mlp_weights", label="An MLP's matrices by neuron", value=kinds, unit="kinds of MLPs",
+                measured=measured, statement=" ".join(said))  # fmt: skip
 
 
 def _mlps(run: Run) -> Iterator[Mlp]:
@@ -134,7 +142,9 @@ def _stem(names: list[str]) -> str:
 
 
 def _writes(writer: torch.nn.Module, neurons: torch.Tensor, made: torch.Tensor) -> str | None:
-    """The subscript of one neuron in the matrix after the neurons, found where its gradient is as they are."""
+    """The subscript of one neuron in the matrix after the neurons, found where its gradient is as they are; where the
+    module rounds or scales the neurons, as they are but for that.
+    """
     row, out = neurons.reshape(-1, neurons.shape[-1])[-1], made.reshape(-1, made.shape[-1])[-1]
     weight: torch.Tensor = writer.weight
     if weight.ndim != 2 or not out.requires_grad:
@@ -143,9 +153,11 @@ def _writes(writer: torch.nn.Module, neurons: torch.Tensor, made: torch.Tensor) 
     [gradient] = torch.autograd.grad((out * aim).sum(), [weight], retain_graph=True, allow_unused=True)
     if gradient is None:
         return None
-    for subscript, product in (("[:, n]", torch.outer(aim, row)), ("[n]", torch.outer(row, aim))):
-        if product.shape == gradient.shape and _alike(gradient, product.detach()):
-            return subscript
+    for subscript, turned in (("[:, n]", gradient), ("[n]", gradient.T)):
+        if turned.shape == (len(aim), len(row)):
+            met = aim @ turned / (aim @ aim)  # what the output weights were multiplied by
+            if _alike(turned, torch.outer(aim, met)) and _one_direction(met, row.detach()):
+                return subscript
     return None
 
 
@@ -238,3 +250,7 @@ def _subscripts(seen: list[tuple[int, list[int]]], asked: list[int], count: int)
 
 def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
     return float((left - right).abs().max()) <= CLOSE * float(right.abs().max())
+
+
+def _one_direction(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return float(torch.nn.functional.cosine_similarity(left.float(), right.float(), dim=0)) >= ALONG

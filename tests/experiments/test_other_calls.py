@@ -107,6 +107,38 @@ def test_neurons_that_depend_on_each_other_have_no_input_weights_of_their_own(ru
     assert silent.statement.startswith("Neuron n in `model.decoder.layers.{i}` has the input weights `fc1.weight[n]`,")
 
 
+def test_a_norm_behind_the_neurons_and_inputs_that_are_rounded(run_of: RunOf) -> None:
+    for twin in ("tiny", "tiny-online"):
+        [rounded] = neuron_facts(run_of("bitnet", twin))
+        assert "has the output weights `down_proj.weight[:, n]`; it depends on" in rounded.statement
+        assert "other neurons' parts of `gate_proj.weight` and `up_proj.weight` too." in rounded.statement
+
+
+def test_matrices_without_a_part_for_each_neuron_are_told_of(run_of: RunOf) -> None:
+    [fact] = neuron_facts(run_of("llama", change=_squared_behind_neurons))
+    assert fact.value == 0 and "before `model.layers.{i}.mlp.down_proj` or in its own" in fact.statement
+
+
+def _squared_behind_neurons(module: Any) -> None:
+    for block in module.model.layers:
+        matrix = block.mlp.down_proj
+        matrix.forward = lambda x, w=matrix: torch.nn.functional.linear(x, w.weight * w.weight.abs())
+
+
+@pytest.mark.parametrize("measure", [gradient_facts, neuron_facts])
+def test_an_error_with_a_graph_is_let_through(run_of: RunOf, measure: Callable[[Any], Any]) -> None:
+    with pytest.raises(RuntimeError, match="out of memory"):
+        measure(run_of("llama", change=_short_of_memory))
+
+
+def _short_of_memory(module: Any) -> None:
+    def fail(_: Any, __: Any) -> None:
+        if torch.is_grad_enabled():
+            raise RuntimeError("out of memory")
+
+    module.model.layers[1].mlp.down_proj.register_forward_pre_hook(fail)
+
+
 def test_what_is_told_of_a_fused_matrix_makes_its_neuron(run_of: RunOf) -> None:
     mlp = run_of("phi3").text.envoys[0]._module.mlp
     count, weight = mlp.down_proj.in_features, mlp.gate_up_proj.weight.detach()
