@@ -49,4 +49,7 @@ class RecipeForm:
 
 @dataclass(frozen=True)
 class Recipe:
+    """``setup``: the id of the lines that the snippets stand on; None for those lines."""
+
     forms: list[RecipeForm]
+    setup: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,9 +33,13 @@ def to_html(text: str, prefix: str, lowest: int) -> Markup:
     return Markup(re.sub(r"<(/?)h([1-6])", lambda m: f"<{m[1]}h{min(6, int(m[2]) + shift)}", html))
 
 
-def note(path: Path, prefix: str) -> Markup | None:
-    """A family's note file as HTML, or None where there is none."""
-    return to_html(resolved(path), prefix, 3) if path.is_file() else None
+def note(path: Path, prefix: str, page: Callable[[str], str | None] = lambda _: None) -> Markup | None:
+    """A family's note file as HTML, or None where there is none.
+
+    Args:
+        page: the address of a checkpoint's page, or None.
+    """
+    return to_html(resolved(path, page=page), prefix, 3) if path.is_file() else None
 
 
 @lru_cache(maxsize=256)

@@ -82,7 +82,7 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
         sections.facts(standing, link),
         c.Printout(record.checkpoint.id, unindexed(printout(record))) if record.printout else None,
         sections.config_cards(record),
-        sections.notes(record.family, notes, record.vision is not None),
+        sections.notes(family, notes, record.vision is not None, link),
         sections.module(record),
         sections.provenance(standing, stored, link, with_schema),
     ]

@@ -17,6 +17,7 @@ page is built. The family is the note's own; a page that is of no family names i
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from typing import Any
 from probe.errors import ProbeError
 from probe.numerals import number
 from probe.prompt import PROMPT
+from probe.render.recipes.setup import SETUP
 from probe.snippets.code import ON
 from probe.store import ROOT, file_stem, read_json, records_dir
 
@@ -32,11 +34,13 @@ REFERENCE = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.S)
 _FENCED = re.compile(r"(^```.*?^```$)", re.S | re.M)
 
 
-def resolved(path: Path, text: str | None = None) -> str:
+def resolved(path: Path, text: str | None = None, page: Callable[[str], str | None] = lambda _: None) -> str:
     """A note's Markdown with every reference replaced and every marker in words.
 
     Args:
         text: stands in the file's place.
+        page: the address of a checkpoint's page, to which what a block of code stands on is linked; None for a
+            checkpoint whose page is not linked.
 
     Raises:
         ProbeError: a reference that no record answers; names the file and the reference.
@@ -45,11 +49,11 @@ def resolved(path: Path, text: str | None = None) -> str:
     parts = _FENCED.split(path.read_text(encoding="utf-8") if text is None else text)
     for index in range(0, len(parts), 2):
         prose = REFERENCE.sub(lambda match: _answer(path, family, match), parts[index])
-        parts[index] = ON.sub(partial(_caption, tower=path.name.endswith(".vision.md")), prose)
+        parts[index] = ON.sub(partial(_caption, page=page, tower=path.name.endswith(".vision.md")), prose)
     return "".join(parts)
 
 
-def _caption(match: re.Match[str], tower: bool) -> str:
+def _caption(match: re.Match[str], page: Callable[[str], str | None], tower: bool) -> str:
     opening = not match.string[: match.start()].strip()
     attn = f", under {match['attn']}" if match["attn"] else ""
     dtype = " in float32" if "/" in match["checkpoint"] else ""
@@ -57,7 +61,9 @@ def _caption(match: re.Match[str], tower: bool) -> str:
     if not opening:
         return f"*Ran on {what}:*"
     made = "`model`, `prompt` and `image`" if tower else f'`model`; its `prompt` is text alone, "{PROMPT}"'
-    start = f"“What the snippets stand on”, on that checkpoint's page, makes its {made}."
+    setup, address = "“What the snippets stand on”", page(match["checkpoint"])
+    setup = f"[{setup}]({address}#{SETUP})" if address else setup
+    start = f"{setup}, on that checkpoint's page, makes its {made}."
     return f"*The code below ran on {what}, and on what a line above it names. {start}*"
 
 

@@ -19,6 +19,7 @@ from probe.render.second import second
 from probe.render.standing import KIND_WORDS, Standing, error_text
 from probe.render.text import figure, parameters, quirk_id, quirk_url, some_blocks, words
 from probe.schema import Record, Row, Vision
+from probe.store import file_stem
 
 Link = Callable[[str], str]
 Verdict = Literal["yes", "no", "n/a", "inconclusive"]
@@ -178,10 +179,15 @@ def config_cards(record: Record) -> c.ConfigCards:
     return c.ConfigCards(cards)
 
 
-def notes(family: str, directory: Path, with_vision: bool) -> c.Notes | None:
+def notes(family: Family, directory: Path, with_vision: bool, link: Link) -> c.Notes | None:
     """What people wrote; None where nobody wrote anything."""
-    body = note(directory / f"{family}.md", "n-")
-    vision = note(directory / f"{family}.vision.md", "nv-") if with_vision else None
+
+    def page(checkpoint: str) -> str | None:
+        found = family.stored.get(file_stem(checkpoint))
+        return link(family.uri(found)) if found else None
+
+    body = note(directory / f"{family.name}.md", "n-", page)
+    vision = note(directory / f"{family.name}.vision.md", "nv-", page) if with_vision else None
     return c.Notes(body, vision) if body or vision else None
 
 

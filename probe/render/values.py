@@ -17,6 +17,7 @@ from probe.render.naming import Name, native
 from probe.render.other_names import by_tool, told
 from probe.render.places import is_served
 from probe.render.recipes import FORMS, recipes
+from probe.render.recipes.setup import SETUP
 from probe.render.recipes.setup import setup as lines
 from probe.render.recipes.slices import slices
 from probe.render.roles import row_role
@@ -128,10 +129,10 @@ def _others(value: Value, subject: Subject) -> list[tuple[str, Markup]]:
 def _recipe(value: Value, standing: Standing) -> list[tuple[str, Markup]]:
     """The snippets to copy: those of the value, and those of each head's or expert's part of a weight."""
     own = [answers.RecipeForm(r.form, FORMS[r.form], r.read, r.edit, r.why) for r in recipes(standing, value)]
-    card = [("recipe", render(answers.Recipe(own)))] if own else []
+    card = [("recipe", render(answers.Recipe(own, SETUP)))] if own else []
     for found in slices(standing, value):
         forms = [answers.RecipeForm(form, label, found.code[form], None, None) for form, label in FORMS.items()]
-        card.append((f"without one {found.what}{found.where}", render(answers.Recipe(forms))))
+        card.append((f"without one {found.what}{found.where}", render(answers.Recipe(forms, SETUP))))
     return card
 
 
@@ -139,7 +140,7 @@ def setup(record: Record) -> Markup:
     """What the snippets of a page stand on."""
     return render(
         answers.Recipe(
-            [answers.RecipeForm(form, label, lines(record, form), None, None) for form, label in FORMS.items()]
+            [answers.RecipeForm(form, label, lines(record, form), None, None) for form, label in FORMS.items()], None
         )
     )
 

@@ -89,6 +89,13 @@ def test_a_reference_in_code_is_left_alone_and_one_in_the_page_is_not(written: W
     assert "Width 8." in page and "<code>tiny</code>" in page and "on: tiny" not in page
 
 
+def test_what_a_notes_code_stands_on_is_linked_on_the_page_of_its_checkpoint(written: Write) -> None:
+    path = written("<!-- on: tiny -->\n\nA.\n\n```python\nx = 1\n```\n")
+    assert '<a href="../tiny/#stands">“What the snippets stand on”</a>' in str(
+        notes.note(path, "n-", lambda checkpoint: f"../{checkpoint}/")
+    )
+
+
 def test_a_note_says_what_its_code_ran_on(written: Write) -> None:
     text = "<!-- on: tiny -->\n\nA.\n\n<!-- on: tiny-moe under sdpa -->\n\nB.\n\n<!-- on: org/name -->\n"
     said = resolved(written(text))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probe.render.standing import Standing
-from probe.render.values import tables
+from probe.render.values import setup, tables
 from probe.store import read_record
 from tests.render.conftest import ROOT
 from tests.render.knowing import committed
@@ -33,3 +33,18 @@ def test_a_contribution_that_is_added_times_a_factor_says_so() -> None:
     assert all(told[name].endswith(factor) for name in ("attention_output", "mlp_output"))
     assert "it is added" not in told["layer_output"]
     assert "it is added" not in str(tables(committed("llama", "tiny"), False))
+
+
+def test_every_snippet_links_to_what_it_stands_on() -> None:
+    standing = committed("llama", "tiny")
+    snippets = [
+        text
+        for table in tables(standing, False)
+        for row in table.rows
+        for key, text in row.card
+        if key == "recipe" or key.startswith("without one")
+    ]
+    interfaces = [text for text in snippets if "AttentionInterface" in text]
+    assert len(snippets) > len(interfaces) > 0
+    assert all('<a href="#stands">' in text for text in snippets)
+    assert "#stands" not in setup(standing.record)

@@ -7,6 +7,9 @@ from probe.render.recipes import Form
 from probe.render.recipes.place import is_added, narrowest
 from probe.schema import Record
 
+SETUP = "stands"
+"""The id of these lines on a page; it lies inside what opens, so that a link to it opens that."""
+
 
 def setup(record: Record, form: Form) -> str:
     """The lines that load the checkpoint and tokenize a prompt.
