@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from probe.errors import ProbeError
+from probe.schema_version import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -113,8 +114,7 @@ def read_fitting(model: type[Fits], path: Path, command: str = "") -> Fits:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        wrong = first_misfit(error)
-        raise ProbeError(f"The record {path} does not fit the schema ({wrong}); {_remedy(path, command)}") from error
+        raise ProbeError(_misfit(path, first_misfit(error), command)) from error
 
 
 def first_misfit(error: ValidationError) -> str:
@@ -122,8 +122,16 @@ def first_misfit(error: ValidationError) -> str:
     every = error.errors(include_url=False)
     first = next((misfit for misfit in every if misfit["loc"] == ("schema",)), every[0])
     if first["type"] == "less_than_equal":
-        return f"schema: version {first['input']} of the format, newer than this code"
+        return _newer(first["input"])
     return f"{'.'.join(map(str, first['loc'])) or 'the record as a whole'}: {first['msg']}"
+
+
+def _newer(version: object) -> str:
+    return f"schema: version {version} of the format, newer than this code"
+
+
+def _misfit(path: Path, wrong: str, command: str = "") -> str:
+    return f"The record {path} does not fit the schema ({wrong}); {_remedy(path, command)}"
 
 
 def _remedy(path: Path, command: str = "") -> str:
@@ -231,7 +239,9 @@ def _alive(pid: int) -> bool:
 
 
 def fault(path: Path) -> str | None:
-    """What is wrong with a record's file as far as its name and its text tell, one sentence; None where nothing is."""
+    """What is wrong with a record's file as far as its name and its text tell, one sentence; None where nothing is. A
+    newer format is told, and no other misfit with the schema.
+    """
     try:
         data = read_json(path)
         of = (data["family"], file_stem(data["checkpoint"]["id"]))
@@ -239,6 +249,9 @@ def fault(path: Path) -> str | None:
         return str(error)
     except (KeyError, TypeError, AttributeError):
         return f"The record {path} does not say what it is of; {_remedy(path)}"
+    version = data.get("schema")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        return _misfit(path, _newer(version))
     return None if of == (path.parent.name, path.stem) else f"The record {path} is of {'/'.join(of)}; {_remedy(path)}"
 
 

@@ -6,13 +6,13 @@ light: pydantic only. A number is a number, never text; a null that stands for "
 
 from __future__ import annotations
 
+from ..schema_version import SCHEMA_VERSION
 from .images import Images, Pattern, Station
 from .modules import Element, Entries, Output, Returned, Weight
 from .part import Part, Scalar
 from .pictures import Picture, Series
 from .record import (
     PASSES,
-    SCHEMA_VERSION,
     About,
     Checkpoint,
     Declared,

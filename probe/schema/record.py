@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from ..schema_version import SCHEMA_VERSION
 from .images import Images
 from .modules import Output, Returned, Weight
 from .part import Part, Scalar
 from .pictures import Picture
-
-SCHEMA_VERSION = 1
 
 
 class ListedCheckpoint(Part):
