@@ -63,7 +63,7 @@ def hidden_state_facts(run: Run) -> list[Fact]:
         Fact(
             name="last_hidden_state_is_normed",
             label="hidden_states[-1] is after the final norm",
-            value=int(last),
+            value=last,
             statement=f"`hidden_states[-1]` {'is' if last else 'is not'} `final_norm_output`.",
         ),
         *_last_stream(place, len(states)),

@@ -96,7 +96,7 @@ def _code(run: Run, function: Function) -> Fact:
     return Fact(
         name=f"code_of_{name}",
         label=f"{other.package} runs {name}",
-        value=int(other.runs),
+        value=other.runs,
         measured=measured,
         statement=statement,
     )

@@ -75,7 +75,7 @@ def _alone(run: Run, how: str) -> Fact:
     statement = f"{type(run.model._module).__name__} {how}: there is no other kernel to compare eager with."
     if not any(attentions(run)):
         statement = f"{NO_ATTENTION[:-1]}, so the setting `attn` changes nothing; the class {how}."
-    return Fact(name="takes_sdpa", label="Takes sdpa", value=0, statement=statement)
+    return Fact(name="takes_sdpa", label="Takes sdpa", value=False, statement=statement)
 
 
 def _apart(run: Run) -> tuple[float, float] | None:

@@ -17,7 +17,7 @@ from probe.render.notes import note, source, to_html
 from probe.render.pictures.views import on_card, on_no_card
 from probe.render.second import second
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import figure, parameters, quirk_id, quirk_url, some_blocks, words
+from probe.render.text import answer, figure, parameters, quirk_id, quirk_url, some_blocks, words
 from probe.schema import Record, Row, Vision
 from probe.store import file_stem
 
@@ -165,7 +165,7 @@ def experiments(standing: Standing) -> c.Experiments:
 
 
 def facts(standing: Standing, link: Link) -> c.Facts:
-    found = [c.FactRow(f.label, figure(f.value), unit(f.value, f.unit), f.statement) for f in standing.record.facts]
+    found = [c.FactRow(f.label, answer(f.value), unit(f.value, f.unit), f.statement) for f in standing.record.facts]
     return c.Facts(found, standing.twin_id if standing.twin else None, _twin_url(standing, link))
 
 

@@ -132,6 +132,11 @@ def figure(value: Any) -> str:
     return str(value)
 
 
+def answer(value: float) -> str:
+    """The value of a fact: a number, or yes or no."""
+    return ("yes" if value else "no") if isinstance(value, bool) else figure(value)
+
+
 def _respelled(sentence: str) -> str:
     """A record's sentence with its numbers as `number` writes them."""
     return _NUMBER.sub(lambda found: number(_parsed(found[0]), None), sentence)

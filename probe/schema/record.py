@@ -288,11 +288,11 @@ class Experiment(Part):
 
 
 class Fact(Part):
-    """A measured number that is neither an identity nor a quirk."""
+    """A measured number, or the answer to a question with yes or no, that is neither an identity nor a quirk."""
 
     name: str
     label: str
-    value: int | float
+    value: bool | int | float = Field(description="the number; `true` or `false` where the label may hold or not")
     unit: str | None = None
     measured: dict[str, Scalar | list[Scalar]] = Field(
         {},

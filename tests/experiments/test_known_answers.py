@@ -303,7 +303,7 @@ def test_facts_that_cannot_be_measured_are_told(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_kernels_are_compared_only_where_there_are_two() -> None:
-    assert fact("falcon_mamba", "takes_sdpa").value == 0
+    assert fact("falcon_mamba", "takes_sdpa").value is False
     alone = "No block has an attention, so the setting `attn` changes nothing; the class refuses sdpa."
     assert fact("falcon_mamba", "takes_sdpa").statement == alone
     assert "refuses sdpa: there is no other kernel" in fact("gemma2", "takes_sdpa").statement

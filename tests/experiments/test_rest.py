@@ -268,7 +268,7 @@ def test_facts(run_of: RunOf) -> None:
     assert "blocks 0 and 2 hold 5 positions" in past.statement
     assert found["score_scale"].value == 1.0 and "one_over_root_of" not in found["score_scale"].measured
     assert found["hidden_states"].value == 9 and found["hidden_states_of_blocks"].value == 7
-    assert found["last_hidden_state_is_normed"].value == 1
+    assert found["last_hidden_state_is_normed"].value is True
     assert 0 < found["eager_sdpa"].value < 1e-3 < found["eager_sdpa_padding"].value
     assert found["eager_sdpa_padded"].value < 1e-3
     assert found["parameters"].value == sum(p.numel() for p in run_of("gemma4_text").model._module.parameters())
@@ -279,7 +279,7 @@ def test_facts_of_a_last_hidden_state_without_the_norm(run_of: RunOf) -> None:
         module.model.norm.forward = lambda x: x.clone()
 
     found = {fact.name: fact for fact in facts(run_of("llama", change=bare))}
-    assert found["last_hidden_state_is_normed"].value == 0
+    assert found["last_hidden_state_is_normed"].value is False
     assert found["hidden_states_of_blocks"].value == 3
     assert "kv_cache_bytes_per_token_past_window" not in found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from probe.numerals import number, unit
-from probe.render.text import anchor, block_list, breakable, condition, figure, parameters, prose, some_blocks
+from probe.render.text import anchor, answer, block_list, breakable, condition, figure, parameters, prose, some_blocks
 from probe.schema import Value
 
 
@@ -26,6 +26,10 @@ def test_block_lists(blocks: list[int], text: str) -> None:
 
 def test_a_unit_follows_its_number() -> None:
     assert [unit(1, "blocks"), unit(2, "blocks"), unit(0, "blocks"), unit(1, None)] == ["block", "blocks", "blocks", ""]
+
+
+def test_the_value_of_a_fact_is_a_number_or_an_answer() -> None:
+    assert [answer(True), answer(False), answer(1), answer(0.5)] == ["yes", "no", "1", "0.5"]
 
 
 def test_blocks_in_words() -> None:

@@ -19,7 +19,7 @@ from probe.render.naming import in_block
 from probe.render.other_names import by_tool
 from probe.render.places import is_served
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import figure, parameters, row_id, some_blocks, words
+from probe.render.text import answer, figure, parameters, row_id, some_blocks, words
 from probe.schema import Record, Shape, Value, Vision
 from probe.store import file_stem
 
@@ -206,7 +206,7 @@ def _quirks(record: Record) -> Iterator[Row]:
 
 def _facts(record: Record) -> Iterator[Row]:
     for fact in record.facts:
-        yield Row(key=fact.label, html=escape(f"{figure(fact.value)} {unit(fact.value, fact.unit)}".strip()))
+        yield Row(key=fact.label, html=escape(f"{answer(fact.value)} {unit(fact.value, fact.unit)}".strip()))
 
 
 def _values(record: Record, page: str) -> Iterator[Row]:
