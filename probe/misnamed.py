@@ -37,7 +37,7 @@ def _field(outputs: list[Row], asked: str) -> str | None:
     for part in row["equals"]:
         at = f"entr{'y' if len(part['entries']) == 1 else 'ies'} {_span(part['entries'])}"
         blocks = f" of block{'s' if len(part['blocks']) > 1 else ''} {_span(part['blocks'])}" if part["blocks"] else ""
-        parts.append(f"{at}: {part['value'].rpartition('.')[2]}{blocks}")
+        parts.append(f"{at}: {part.get('made') or part['value'].rpartition('.')[2]}{blocks}")
     under = " under eager attention" if row["load"] == "eager" else ""
     return (
         f"{row['field']!r} is a field of the model's output, which {row['flag']}=True fills{under}: in the run "

@@ -73,9 +73,14 @@ class Returned(Part):
 
 
 class Entries(Part):
-    """Entries of an output's field that equal a standard value."""
+    """Entries of an output's field that equal a standard value, or are made of it."""
 
     value: str = Field(description="the standard value, host and name")
+    made: str | None = Field(
+        None,
+        exclude_if=lambda made: made is None,
+        description="where they do not equal it: what they are of it, e.g. `softmax(router_logits)`",
+    )
     entries: list[int] = Field(description="their positions in the field")
     blocks: list[int] = Field([], description="the block of each; empty for a value of the whole model")
 

@@ -228,6 +228,9 @@ def test_outputs_tell_gaps_refusals_and_the_load() -> None:
     logits = of("deepseek_v3", "output_router_logits", "default")
     assert [(part.value, part.blocks) for part in logits.equals] == [("model.layers[i].mlp.router_logits", [2, 3])]
     assert of("llama", "output_router_logits", "default").field is None
+    [first] = of("inkling_text", "output_router_logits", "default").equals
+    assert (first.value, first.made) == ("model.layers[i].mlp.router_logits", "router_logits[..., :8]")
+    assert (first.entries, first.blocks) == ([0, 1, 2, 3], [2, 3, 4, 5])
     states = of("llama", "output_hidden_states", "default")
     assert [(part.value, part.entries) for part in states.equals] == [
         ("model.layers[i].layer_input", [0, 1, 2]),

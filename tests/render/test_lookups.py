@@ -122,17 +122,30 @@ def test_returns_are_told_position_by_position() -> None:
 
 def test_outputs_are_told_with_the_values_and_blocks_of_their_entries() -> None:
     pattern = Entries(value="model.layers[i].self_attn.attention_probabilities", entries=[0, 1], blocks=[1, 2])
+    logits = Entries(value="model.layers[i].mlp.router_logits", made="softmax(router_logits)", entries=[1], blocks=[1])
+    routed = Output(
+        flag="output_router_logits", accepted=True, field="router_logits", type="tuple", length=3, shapes=[[35, 8]],
+        equals=[logits], statement="Three.",
+    )  # fmt: skip
     flag, said = "output_attentions", "Two."
     rows = [
         Output(flag=flag, accepted=True, load="default", statement="None."),
         Output(flag=flag, accepted=True, field="attentions", equals=[pattern], load="eager", statement=said),
         Output(flag="use_cache", accepted=True, field="cache", missing=[0], statement="A cache."),
+        routed,
     ]
     page = changed(committed("llama", "tiny"), outputs=rows)
     assert cells(tables("llama", page)["l-outputs"]) == [
         [flag, "under the default attention", "None.", "", ""],
         [flag, "under eager", "Two.", "entries 0–1: attention_probabilities of blocks 1–2", ""],
         ["use_cache", "", "A cache.", "", "0"],
+        [
+            routed.flag,
+            "",
+            "Three.",
+            "entry 1: softmax(router_logits) of block 1; entries 0, 2: no value that was read",
+            "",
+        ],
     ]
 
 

@@ -21,11 +21,14 @@ class Known:
 
     def __init__(self, run: Run) -> None:
         self._found: dict[tuple[int | None, int], list[tuple[Key, torch.Tensor]]] = defaultdict(list)
+        self._logits: dict[int | None, list[tuple[Key, torch.Tensor]]] = defaultdict(list)
         self._close = tolerance(run)
         self._places: dict[Key, tuple[str, str, int | str | None]] = {}
         for key, held in run.readings.items():
             if isinstance(held, torch.Tensor) and held.numel():
                 self._found[_stack(key), held.numel()].append((key, held))
+                if key.name == "router_logits" and held.is_floating_point():
+                    self._logits[_stack(key)].append((key, held))
         for label, block, host in run.model.hosts():
             for name, value in host.standard_values().items():
                 key = Key(label, block, name)
@@ -57,15 +60,21 @@ class Known:
         here = [key for key in found if self._places[key] in ((path, "out", element), (path, "out", None))]
         return name(here[0] if here else found[0]) if found else None
 
-    def of_logits(self, tensor: torch.Tensor, block: int) -> str | None:
-        """What a tensor is of the router's logits of a block: their softmax or their sigmoid; None for neither."""
-        for key, held in self._found.get((block, tensor.numel()), ()):
-            if key.name != "router_logits" or not tensor.is_floating_point():
-                continue
+    def of_logits(self, tensor: torch.Tensor, block: int) -> tuple[Key, str] | None:
+        """The router's logits of a block, and what a tensor is of them: their softmax, their sigmoid, or the first of
+        them; None for none of these.
+        """
+        if not tensor.is_floating_point() or not tensor.ndim:
+            return None
+        sought, width = tensor.detach().float().reshape(-1), tensor.shape[-1]
+        for key, held in self._logits.get(block, ()):
             logits = held.float()
-            for made, scores in (("softmax", logits.softmax(-1)), ("sigmoid", logits.sigmoid())):
-                if same(scores.reshape(-1), tensor.detach().float().reshape(-1), self._close):
-                    return f"{made}(router_logits)"
+            made = {"softmax(router_logits)": logits.softmax(-1), "sigmoid(router_logits)": logits.sigmoid()}
+            if width < logits.shape[-1]:
+                made = {f"router_logits[..., :{width}]": logits[..., :width]}
+            for said, scores in made.items():
+                if scores.numel() == len(sought) and same(scores.reshape(-1), sought, self._close):
+                    return key, said
         return None
 
 

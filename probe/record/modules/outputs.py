@@ -124,11 +124,13 @@ def _distinct(tensors: Any) -> list[tuple[int, ...]]:
 
 def _equal(run: Run, known: Known, tensors: list[tuple[int, torch.Tensor]]) -> list[Entries]:
     """The values that entries equal: of several that do, the one that explains the most entries."""
-    fits: dict[str, dict[int, int | None]] = {}
+    fits: dict[tuple[str, str | None], dict[int, int | None]] = {}
     for place, tensor in tensors:
         for block in (None, *range(len(run.text))):
             for key in known.all(tensor, block):
-                fits.setdefault(name(key), {}).setdefault(place, block)
+                fits.setdefault((name(key), None), {}).setdefault(place, block)
+            if block is not None and (made := known.of_logits(tensor, block)) is not None:
+                fits.setdefault((name(made[0]), made[1]), {}).setdefault(place, block)
     left = {place for place, _ in tensors}
     found = []
     while fits and left:
@@ -137,7 +139,7 @@ def _equal(run: Run, known: Known, tensors: list[tuple[int, torch.Tensor]]) -> l
         if not blocks:
             break
         within = [block for block in blocks.values() if block is not None]
-        found.append(Entries(value=best, entries=list(blocks), blocks=within))
+        found.append(Entries(value=best[0], made=best[1], entries=list(blocks), blocks=within))
         left -= blocks.keys()
     return sorted(found, key=lambda part: part.entries)
 

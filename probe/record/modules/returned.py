@@ -101,4 +101,5 @@ def _element(known: Known, site: Site, position: int | str | None, part: Any) ->
         return Element(position=position, type=type_name(part))
     value = known.one(part, site.block, site.native, position, site.vision)
     made = None if value or site.block is None else known.of_logits(part, site.block)
-    return Element(position=position, type=type_name(part), shape=list(part.shape), value=value, made=made)
+    shape = list(part.shape)
+    return Element(position=position, type=type_name(part), shape=shape, value=value, made=made and made[1])

@@ -18,6 +18,9 @@ STATIONS = (
 )
 """Standard names of modules of the whole model, and the value that is each one's output."""
 
+SEQUENCES = ("tuple", "list")
+"""What holds one tensor an entry; a cache holds several."""
+
 
 def paths(family: Family, subject: Subject) -> Lookup | None:
     """Where the standard modules are in every architecture that the family has a record of."""
@@ -110,15 +113,24 @@ def outputs(subject: Subject) -> Lookup | None:
 
 
 def _equals(subject: Subject, row: Output) -> Markup:
-    return Markup("; ").join(_entries(subject, part) for part in row.equals)
+    """The values that entries are, or what they are of them; and which entries equal no value that was read."""
+    said = [_entries(subject, part) for part in row.equals]
+    told = {*row.missing, *(entry for part in row.equals for entry in part.entries)}
+    if row.shapes and row.type in SEQUENCES and (left := [k for k in range(row.length or 0) if k not in told]):
+        said.append(say("{at}: none of the values read", at=_at(left)))
+    return Markup("; ").join(said)
+
+
+def _at(entries: list[int]) -> str:
+    return ("entry " if len(entries) == 1 else "entries ") + block_list(entries)
 
 
 def _entries(subject: Subject, part: Entries) -> Markup:
-    at = ("entry " if len(part.entries) == 1 else "entries ") + block_list(part.entries)
+    at, value = _at(part.entries), code(part.made) if part.made else named(subject, part.value)
     if not part.blocks:
-        return say("{at}: {value}", at=at, value=named(subject, part.value))
+        return say("{at}: {value}", at=at, value=value)
     where = ("block " if len(part.blocks) == 1 else "blocks ") + block_list(part.blocks)
-    return say("{at}: {value} of {where}", at=at, value=named(subject, part.value), where=where)
+    return say("{at}: {value} of {where}", at=at, value=value, where=where)
 
 
 def _gaps(row: Output) -> Markup:
