@@ -143,7 +143,7 @@ def test_outputs_are_told_with_the_values_and_blocks_of_their_entries() -> None:
             routed.flag,
             "",
             "Three.",
-            "entry 1: softmax(router_logits) of block 1; entries 0, 2: no value that was read",
+            "entry 1: softmax(router_logits) of block 1; entries 0, 2: none of the values read",
             "",
         ],
     ]
