@@ -34,8 +34,9 @@ def reach(subject: Subject) -> Lookup | None:
     rows = [[Markup("this project, nnsight"), *(_share(len(v), len(v)) for v in parts.values())], *rows]
     rows.insert(1, [Markup("PyTorch, a module or an operation"), *every])
     lead = prose(
-        "How many of this page's rows each tool has a name of its own for that stands for the same tensor. Other "
-        "tools' names are declared; they name values of text models, so those of a vision encoder have none."
+        "Which of this page's rows each tool reaches by a name of its own that stands for the same tensor, and how "
+        "many: in each cell stand those it has, or those it lacks where they are fewer. Other tools' names are "
+        "declared; they name values of text models, so those of a vision encoder have none."
     )
     return Lookup("l-tools", "Rows by tool", lead, ["tool", *PARTS], rows)
 
@@ -62,9 +63,9 @@ def _watched(subject: Subject) -> Lookup | None:
         ),
     ]
     lead = prose(
-        "How many of this page's rows each tool has a name of its own for that stands for the same tensor, and how "
-        "many of the sides of modules that an image passes it reaches. Other tools' names are declared; they name "
-        "values of text models."
+        "Which of this page's rows each tool reaches by a name of its own that stands for the same tensor, and how "
+        "many: in each cell stand those it has, or those it lacks where they are fewer. Of the sides of modules that "
+        "an image passes, how many it reaches. Other tools' names are declared; they name values of text models."
     )
     way = ["image's way to the encoder's last block", "from there to the text"] if len(sides) > 1 else ["image's way"]
     return Lookup("l-tools", "Rows by tool", lead, ["tool", "text model", *way], rows)
