@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probe import jobs, overview, refresh, registry, show, store
+from probe import interrupts, jobs, overview, refresh, registry, show, store
 from probe.arguments import Parser, add_load_options, load_options, whole
 from probe.diff.check import check
 from probe.diff.show import diff
@@ -57,7 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # where a terminal's encoding lacks a character
     try:
         command = _VERBS.get(given[0]) if given else None
-        status = command(given[1:]) if command else _probe(given)
+        with interrupts.remembered():
+            try:
+                status = command(given[1:]) if command else _probe(given)
+            except Exception:
+                interrupts.heed()
+                raise
         sys.stdout.flush()
         return status
     except KeyboardInterrupt as stop:

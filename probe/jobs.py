@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from probe import store
+from probe import interrupts, store
 from probe.errors import ProbeError
 from probe.progress import Bar, Progress, silent
 
@@ -120,6 +120,7 @@ def run(groups: list[list[Job]], options: Options, crew: Crew) -> Iterator[tuple
             for job in jobs:
                 bar.starts(job.label)
                 outcomes.append(_probe(job, options, bar.within(job.label)))
+                interrupts.heed()
                 bar.ends(job.label, outcomes[-1].text is None)
             yield index, outcomes
 

@@ -2,12 +2,14 @@
 
 The faults are asked for through the environment, so that they also reach subprocesses: ``FAKE_LOG`` names the file
 that gets a line for each probe, ``FAKE_FAULT`` is ``CHECKPOINT=KIND`` with KIND one of ``mistake``, ``bug``,
-``nap``, ``sleep``, ``death``, ``crash``, ``hog``, ``stop``, ``FAKE_MARK`` is written into every record, and
-``FAKE_NEW`` names the decoders that the stand-in for transformers' list of classes has.
+``nap``, ``sleep``, ``death``, ``crash``, ``hog``, ``stop`` and ``dropped`` (a Ctrl-C that a library drops),
+``FAKE_MARK`` is written into every record, and ``FAKE_NEW`` names the decoders that the stand-in for transformers'
+list of classes has.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -89,6 +91,8 @@ def missing(family: str) -> list[tuple[str, str]]:
 def resolve(name: str, family: str | None = None, *, offline: bool = False) -> Target:
     if name == "nowhere":
         raise ProbeError("There is no checkpoint nowhere.")
+    if name.startswith("/"):
+        return Target(family or "beta_text", Path(name).name, "weights", Path(name))
     return Target(family or "beta_text", name, "weights" if name.startswith("org/") else "tiny")
 
 
@@ -108,6 +112,10 @@ def probe_target(target: Target, *, progress: Any, **options: Any) -> schema.Rec
             raise ProbeError("The two readings differ.", status=3)
         if fault == "bug":
             raise ZeroDivisionError("a bug\nof two lines")
+        if fault == "dropped":
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            raise ImportError("a module that is half imported")
         if fault == "nap":
             time.sleep(2)
         if fault == "sleep":
