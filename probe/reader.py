@@ -209,7 +209,7 @@ def _fetch(site: str, path: str) -> Any:
         raise ProbeError(f"{address} cannot be read ({getattr(error, 'reason', error)}).") from error
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProbeError(f"{address} is not JSON ({error}); is it a site of this project?") from error
 
 

@@ -60,8 +60,18 @@ def _plan(family: str, inputs: str, options: Options, force: bool) -> Plan:
 def single(checkpoint: str, family: str | None, options: Options) -> Plan:
     """A plan for one checkpoint, whose family is read off it where none is given."""
     target = heavy("probe.checkpoints").resolve(checkpoint, family, offline=options.offline)
-    store.file_stem(target.id)
+    stem = store.file_stem(target.id)
+    if target.path is not None and (other := _whose(stem, target.family)):
+        raise ProbeError(
+            f"The record of {checkpoint} would take the place of that of {other}, by its name: rename it and run again."
+        )
     return Plan(target.family, jobs=[Job(target.family, target.id, target)])
+
+
+def _whose(stem: str, family: str) -> str | None:
+    """The family's twin or published checkpoint whose record has this file name."""
+    known = registry.get(family)
+    return next((each for each in (*known.twins, *known.checkpoints) if store.file_stem(each) == stem), None)
 
 
 def find_jobs(found: Plan) -> None:

@@ -88,7 +88,7 @@ def read_json(path: Path, command: str = "") -> dict[str, Any]:
         raise ProbeError(f"There is no record {path}; `python -m probe {path.parent.name}` makes it.") from None
     except OSError as error:
         raise ProbeError(f"The record {path} cannot be read: {error.strerror}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProbeError(f"The record {path} is not JSON ({error}); {_remedy(path, command)}") from error
     if not isinstance(data, dict):
         raise ProbeError(f"The record {path} is not a JSON object; {_remedy(path, command)}")
@@ -122,11 +122,12 @@ def first_misfit(error: ValidationError) -> str:
     every = error.errors(include_url=False)
     first = next((misfit for misfit in every if misfit["loc"] == ("schema",)), every[0])
     if first["type"] == "less_than_equal":
-        return _newer(first["input"])
+        return newer(first["input"])
     return f"{'.'.join(map(str, first['loc'])) or 'the record as a whole'}: {first['msg']}"
 
 
-def _newer(version: object) -> str:
+def newer(version: object) -> str:
+    """What is wrong with a record of a later version of the format."""
     return f"schema: version {version} of the format, newer than this code"
 
 
@@ -251,7 +252,7 @@ def fault(path: Path) -> str | None:
         return f"The record {path} does not say what it is of; {_remedy(path)}"
     version = data.get("schema")
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        return _misfit(path, _newer(version))
+        return _misfit(path, newer(version))
     return None if of == (path.parent.name, path.stem) else f"The record {path} is of {'/'.join(of)}; {_remedy(path)}"
 
 

@@ -27,7 +27,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ProbeError(f"{path} does not parse as JSON ({error}): save or fetch it again.") from error
 
 

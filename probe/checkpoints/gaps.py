@@ -28,9 +28,11 @@ def refuse_gaps(what: str, info: dict[str, Any]) -> None:
             f"{list(wanted)} by the config): check both files."
         )
     if missing:
+        others = sorted(info["unexpected_keys"])
+        also = f", and has others in their place ({len(others)}, first {others[0]})" if others else ""
         raise ProbeError(
             f"{what} lacks weights its class needs ({len(missing)}, first {missing[0]}), which would be filled at "
-            "random: use a checkpoint saved from the class that generates text."
+            f"random{also}: use a checkpoint whose config and weights were saved from the class that generates text."
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from probe import store
 from probe.diff import git
 from probe.errors import ProbeError
+from probe.schema_version import SCHEMA_VERSION
 
 Key = tuple[str, str]
 
@@ -41,12 +42,18 @@ class Source:
         where = f"The record {'/'.join(key)}.json of {self.name}"
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ProbeError(f"{where} is not JSON ({error}); restore it, or name another.") from error
         try:
-            data["family"], data["checkpoint"]["id"], data["about"]["title"], data["values"]
-        except (KeyError, TypeError) as error:
+            of, version = (data["family"], store.file_stem(data["checkpoint"]["id"])), data["schema"]
+            newer = version > SCHEMA_VERSION
+            data["about"]["title"], data["values"]
+        except (KeyError, TypeError, AttributeError) as error:
             raise ProbeError(f"{where} does not say what a record says; `python -m probe schema` tells.") from error
+        if newer:
+            raise ProbeError(f"{where} is of {store.newer(version)}: update this code.")
+        if of != key:
+            raise ProbeError(f"{where} is of {'/'.join(of)}: move it there, or restore it.")
         return dict(data)
 
 

@@ -114,6 +114,15 @@ def test_missing_and_misshapen_tensors(saved: Path, tmp_path: Path, capfd: pytes
     assert "LOAD REPORT" not in capfd.readouterr().err
 
 
+def test_weights_of_another_model_than_the_configs(saved: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(saved, copy)
+    tensors = load_file(copy / "model.safetensors")
+    save_file({f"other.{name}": tensor for name, tensor in tensors.items()}, copy / "model.safetensors")
+    with pytest.raises(ProbeError, match=rf"and has others in their place \({len(tensors)}, first other\."):
+        load(resolve(str(copy)))
+
+
 def test_broken_tokenizer(saved: Path, tmp_path: Path) -> None:
     broken = _copy(saved, tmp_path)
     (broken / "tokenizer.json").write_text("{")

@@ -159,6 +159,7 @@ def test_list_counts_and_a_familys_own_shows_each(world: World) -> None:
     [
         (b'{"family": "alpha_text", "checkp', "is not JSON"),
         (b"[]", "is not a JSON object"),
+        (b"[" * 100_000, "is not JSON"),
         (b'{"family": "alpha_text", "checkpoint": {"id": "tiny"}, "schema": 999}', "version 999 of the format, newer"),
         (b'{"family": "alpha_text"}', "does not say what it is of"),
         (b'{"family": "alpha_text", "checkpoint": {"id": "tiny-two"}}', "is of alpha_text/tiny-two"),

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ import pytest
 
 from probe import cli, store
 from probe.jobs import Job, Outcome
+from tests.cli import fakes
 from tests.cli.conftest import World
 
 FILES = {f"{family}/{stem}.json" for family in ("alpha_text", "beta_text") for stem in ("tiny", "tiny-two")} | {
@@ -39,6 +41,17 @@ def test_options_may_stand_between_families_and_reach_the_probe(world: World) ->
 def test_one_checkpoint_and_the_family_read_off_it(world: World) -> None:
     assert world.run("--checkpoint", "org/new").status == 0
     assert set(world.records()) == {"beta_text/org--new.json"}
+
+
+@pytest.mark.parametrize(("name", "other"), [("tiny", "tiny"), ("org--alpha_text-big", "org/alpha_text-big")])
+def test_a_folder_whose_record_would_take_anothers_place_is_refused(world: World, name: str, other: str) -> None:
+    world.run("alpha_text")
+    before = world.records()
+    result = world.run("alpha_text", "--checkpoint", f"/else/{name}")
+    assert result.status == 2 and f"would take the place of that of {other}, by its name: rename it" in result.err
+    assert world.records() == before
+    assert world.run("alpha_text", "--checkpoint", "/else/mine").status == 0
+    assert set(world.records()) - set(before) == {"alpha_text/mine.json"}
 
 
 def test_a_record_of_real_weights_is_kept_where_they_are_not_installed(world: World) -> None:
@@ -219,6 +232,26 @@ def test_an_interrupt_tells_which_families_were_done(world: World, monkeypatch: 
     assert process.returncode == 130
     assert err.strip().splitlines()[-1] == "Stopped. alpha_text is done; the records of the others are as they were."
     assert {name.partition("/")[0] for name in world.records()} == {"alpha_text"}
+
+
+@pytest.mark.parametrize("command", [("alpha_text",), ("read", "alpha_text", "attention_output")])
+def test_an_interrupt_that_a_library_drops_is_heard(
+    world: World, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    def read_value(target: fakes.Target, *given: object, **more: object) -> None:
+        fakes.probe_target(target, progress=lambda label, share: None)
+
+    monkeypatch.setattr(sys.modules["probe.measure"], "read_value", read_value)
+    monkeypatch.setenv("FAKE_FAULT", "tiny=dropped")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = world.run(*command)
+        after = signal.getsignal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert result.status == 130 and result.err.endswith("Stopped. The records are as they were.\n")
+    assert "half imported" not in result.err and world.records() == {}
+    assert after is signal.default_int_handler
 
 
 def test_an_interrupt_while_records_are_written_is_heard_after_that(

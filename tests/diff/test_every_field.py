@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -133,4 +134,25 @@ def test_a_record_of_another_make_is_told_as_one(record: Record) -> None:
         for name, data in (("a", record), ("b", record | {"facts": [{"label": "nameless"}]}))
     ]
     with pytest.raises(ProbeError, match=r"One of the two records llama/tiny\.json does not say what a record says"):
+        difference(*sources)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda record: "[" * 100_000, "is not JSON"),
+        (lambda record: json.dumps(record | {"schema": 999}), "version 999 of the format, newer than this code"),
+        (lambda record: json.dumps(record | {"family": "gpt2"}), "is of gpt2/tiny: move it there"),
+        (lambda record: json.dumps([record]), "does not say what a record says"),
+    ],
+)
+def test_a_text_that_is_no_record_of_its_place_is_refused(
+    record: Record, spoil: Callable[[Record], str], sentence: str
+) -> None:
+    texts = {"a": json.dumps(record), "b": spoil(record)}
+    sources = [
+        Source(name, {("llama", "tiny"): name}, lambda wanted: {each: texts[each].encode() for each in wanted})
+        for name in texts
+    ]
+    with pytest.raises(ProbeError, match=re.escape(sentence)):
         difference(*sources)
