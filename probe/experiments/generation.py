@@ -17,6 +17,7 @@ from ..schema import Fact
 from .answers import tolerance
 from .base import in_words, some
 from .cache import CANNOT, Stored, continued, returned
+from .support import sliding_window
 
 BACK = 3
 """How far from the prompt's end it is edited: within any window of the step, and not at its last position."""
@@ -200,14 +201,19 @@ def _elsewhere(run: Run, blocks: list[int]) -> dict[int, tuple[int, ...]]:
 
 
 def _by_type(run: Run, before: list[Stored]) -> list[Fact]:
-    """What stands in the cache after a prompt longer than any window, for each type of block."""
+    """What stands in the cache after a prompt longer than any window, for each type of block; what a window leaves of
+    the positions is told beside that window.
+    """
     types = layer_types(run)
     if len(before) != len(types) or not any(map(_filled, before[1:])):  # a cache without layers is one for all blocks
         return []
     held: dict[str, set[str]] = {}
     measured: dict[str, Any] = {}
-    for kind, block in zip(types, before, strict=True):
-        held.setdefault(kind, set()).add(_holds(block))
+    cut = sliding_window(run)
+    for index, (kind, block) in enumerate(zip(types, before, strict=True)):
+        held.setdefault(kind, set()).add(
+            _holds(block, cut.measured.get("window") if index in (cut.blocks or []) else None)
+        )
         for what, count in (("positions", block.positions if block.size else 0), ("state_bytes", block.state)):
             counts = measured.setdefault(f"{what}_of_{kind}", []) if count else []
             counts += [count] * (count not in counts)
@@ -225,7 +231,8 @@ def _filled(block: Stored) -> bool:
     return bool(block.size or block.state)
 
 
-def _holds(block: Stored) -> str:
-    parts = [f"{block.positions} positions"] if block.size else []
+def _holds(block: Stored, window: int | None) -> str:
+    left = f", one fewer than its window of {window}" if window is not None and block.positions == window - 1 else ""
+    parts = [f"{block.positions} positions{left}"] if block.size else []
     parts += [f"a state of {block.state:,} bytes"] if block.state else []
     return " and ".join(parts) or "nothing"

@@ -170,7 +170,9 @@ def test_what_a_step_gives_and_the_cache_holds() -> None:
         "queries of 1, and keys and values of 8 on `sliding_attention` and 13 on `full_attention`, after a prompt of 12"
         in sliding["step_positions"].statement
     )
-    assert "`sliding_attention` 7 positions; `full_attention` 48" in sliding["cache_by_block_type"].statement
+    left = "7 positions, one fewer than its window of 8"
+    assert f"`sliding_attention` {left}; `full_attention` 48" in sliding["cache_by_block_type"].statement
+    assert f"`full_attention` {left}." in generation("mistral")["cache_by_block_type"].statement
     assert "`linear_attention` a state of 12,288 bytes" in hybrid["cache_by_block_type"].statement
 
 

@@ -12,6 +12,9 @@ DIFFERENCES = ("inputs_embeds", "training_mode")
 """Facts whose number is how far logits are apart."""
 
 STEPS = ("no_step", "step_positions", "edits_of_the_prompt_reach", "head_in_generate")
+UNRETURNED = ("no-cache", "cache-in-modules")
+"""The quirks of a forward that returns no cache."""
+
 KEPT_ELSEWHERE = {"cached-otherwise", "no-cache", "cache-in-modules"}
 
 
@@ -32,7 +35,14 @@ def _told(subject: Subject, name: str) -> Markup | None:
     prompt = fact.measured.get("prompt")
     windowed = isinstance(prompt, int) and many(fact, "keys") not in ([], [prompt + 1])
     of_sizes = single or differs or windowed or name == "no_step"
-    return of_run(subject, fact.statement) if of_sizes else prose(fact.statement)
+    said = of_run(subject, fact.statement) if of_sizes else prose(fact.statement)
+    if name == "no_step":
+        return subject.named(said, UNRETURNED)
+    window = subject.measured_numbers("sliding-window").get("window")
+    if windowed and window in many(fact, "keys"):
+        return subject.named(say("{said} The {window} are what a window of {window} leaves.", said=said, window=window),
+                             ("sliding-window",))  # fmt: skip
+    return said
 
 
 def _cached(subject: Subject) -> list[Markup]:
