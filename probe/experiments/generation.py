@@ -210,10 +210,9 @@ def _by_type(run: Run, before: list[Stored]) -> list[Fact]:
     held: dict[str, set[str]] = {}
     measured: dict[str, Any] = {}
     cut = sliding_window(run)
+    windows = dict.fromkeys(cut.blocks or [], cut.measured.get("window"))
     for index, (kind, block) in enumerate(zip(types, before, strict=True)):
-        held.setdefault(kind, set()).add(
-            _holds(block, cut.measured.get("window") if index in (cut.blocks or []) else None)
-        )
+        held.setdefault(kind, set()).add(_holds(block, windows.get(index)))
         for what, count in (("positions", block.positions if block.size else 0), ("state_bytes", block.state)):
             counts = measured.setdefault(f"{what}_of_{kind}", []) if count else []
             counts += [count] * (count not in counts)

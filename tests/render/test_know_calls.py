@@ -44,6 +44,15 @@ def test_what_depends_on_the_runs_sizes_is_said_to_be_the_twins() -> None:
     assert text == "On the twin it moves logits, by up to 5."
 
 
+def test_what_a_window_or_a_missing_cache_does_leads_to_its_quirk() -> None:
+    page = committed("mistral", "mistralai--Mistral-7B-v0.1")
+    for key, said in ((8, True), (7, False)):
+        text = plain(with_fact(page, "step_positions", "At a step.", prompt=12, keys=[key]), "know-calls")
+        assert ("A window of 8 leaves no more of them." in text) == said
+    assert "returns no cache. Cache inside modules" in plain(committed("recurrent_gemma", "tiny"), "know-calls")
+    assert "returns no cache. No cache" in plain(committed("openai-gpt", "tiny"), "know-calls")
+
+
 def test_a_cache_is_said_to_hold_turned_keys_only_where_it_does() -> None:
     assert "those that the scores are made of, with the rotary embedding applied." in plain(
         committed("llama", LLAMA), "know-calls"

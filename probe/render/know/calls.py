@@ -13,7 +13,7 @@ DIFFERENCES = ("inputs_embeds", "training_mode")
 
 STEPS = ("no_step", "step_positions", "edits_of_the_prompt_reach", "head_in_generate")
 UNRETURNED = ("no-cache", "cache-in-modules")
-"""The quirks of a forward that returns no cache."""
+"""The quirks of a forward that returns no cache, which the topic on loading tells."""
 
 KEPT_ELSEWHERE = {"cached-otherwise", "no-cache", "cache-in-modules"}
 
@@ -37,11 +37,13 @@ def _told(subject: Subject, name: str) -> Markup | None:
     of_sizes = single or differs or windowed or name == "no_step"
     said = of_run(subject, fact.statement) if of_sizes else prose(fact.statement)
     if name == "no_step":
-        return subject.named(said, UNRETURNED)
+        told = [subject.quirks[slug].label for slug in UNRETURNED if slug in subject.quirks]
+        return said + Markup("").join(
+            Markup(' <a class="by" href="#know-loading">{}</a>').format(label) for label in told
+        )
     window = subject.measured_numbers("sliding-window").get("window")
     if windowed and window in many(fact, "keys"):
-        return subject.named(say("{said} The {window} are what a window of {window} leaves.", said=said, window=window),
-                             ("sliding-window",))  # fmt: skip
+        return say("{said} A window of {window} leaves no more of them.", said=said, window=window)
     return said
 
 

@@ -160,13 +160,10 @@ class Subject:
 
     def quirk(self, slug: str, follows: Markup | str = "") -> Markup:
         """The quirk's statement, what follows from it, and its name leading to its page."""
-        words = Markup(" ").join(part for part in (prose(self.quirks[slug].statement or ""), follows) if part)
-        return self.named(words, [slug])
-
-    def named(self, words: Markup, slugs: Sequence[str]) -> Markup:
-        """A sentence with the names of those of these quirks that the page has, leading to their pages."""
-        own = [(self.standing.up + quirk_url(slug), self.quirks[slug].label) for slug in slugs if slug in self.quirks]
-        return words + Markup("").join(Markup(' <a class="by" href="{}">{}</a>').format(*each) for each in own)
+        found = self.quirks[slug]
+        url = self.standing.up + quirk_url(slug)
+        words = Markup(" ").join(part for part in (prose(found.statement or ""), follows) if part)
+        return Markup('{} <a class="by" href="{}">{}</a>').format(words, url, found.label)
 
     @cached_property
     def block_path(self) -> str | None:
