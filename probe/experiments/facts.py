@@ -20,6 +20,7 @@ from .hidden_states import hidden_state_facts
 from .image_positions import image_positions
 from .misread import misread_facts
 from .mixer_projections import mixer_facts
+from .naive_lens import naive_lens_facts
 from .neurons import neuron_facts
 from .norm_epsilon import epsilon_facts
 from .padding import padding_facts
@@ -47,6 +48,7 @@ def facts(run: Run) -> list[Fact]:
         ("rotary modules", rotary_facts),
         ("hidden states", hidden_state_facts),
         ("way to the logits", tail_facts),
+        ("lens of norm and head", naive_lens_facts),
         ("recurrence", recurrence_facts),
         ("misread values", misread_facts),
         ("half precision", half_facts),

@@ -6,6 +6,7 @@ import pytest
 
 from probe.render.know.subject import Subject
 from probe.render.lookups.stream import readout
+from probe.render.standing import Standing
 from probe.schema import Fact
 from tests.render.knowing import changed, committed, plain
 
@@ -74,6 +75,24 @@ def test_a_factor_or_a_module_in_front_of_the_head_is_part_of_the_lens() -> None
     unknown = page.record.facts[0].model_copy(update={"name": "unkept_head"})
     told = plain(changed(page, facts=[*page.record.facts, unknown]), "know-lens")
     assert "more than the final norm and the head stands between" in told
+
+
+def test_the_factor_before_the_head_is_the_checkpoints_own() -> None:
+    page = committed("minicpm3", "openbmb--MiniCPM3-4B")
+    assert page.twin
+    for measured, words, letter in (
+        ({"entry": "dim_model_base", "over": "hidden_size"}, "0.1, dim_model_base / hidden_size", "0.1"),
+        ({}, "a constant", "c"),
+    ):
+        factor = Fact(name="head_factor", label="Factor", value=0.5, measured=measured, statement="So.")
+        naive = Fact(name="naive_lens", label="Naive", value=1.0, statement="Norm and head alone miss.")
+        told = Standing(page.record, page.twin.model_copy(update={"facts": [factor, naive]}), page.twin_uri, "../")
+        text = plain(told, "know-lens")
+        assert f"is multiplied by {words} ({letter} * lm_head(final_norm_output) == lm_head_output)" in text
+        assert "On the twin norm and head alone miss." in text
+        table = readout(Subject(told))
+        assert table is not None and table.rows[1][2].striptags().startswith(f"{letter} * lm_head(")
+        assert "On the twin norm and head alone miss." in table.lead
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import re
 
 from markupsafe import Markup
 
-from probe.render.know.subject import Subject, code, say, within
+from probe.render.know.subject import Subject, code, of_run, say, within
 from probe.render.standing import error_text
 from probe.render.text import figure, prose
 from probe.schema import Identity, Scalar
@@ -24,6 +24,7 @@ def lens(subject: Subject) -> list[Markup]:
         *_exact(subject),
         *_entering(subject),
         *_after(subject),
+        *_naive(subject),
         *_returned(subject),
         *_capped(subject),
         *_tied(subject),
@@ -104,10 +105,47 @@ def _entering(subject: Subject) -> list[Markup]:
     if found is None or not FACTOR.match(found.expression):
         return []
     text = (
-        "Between the final norm and the head the stream is multiplied by a constant ({identity}), which a lens of norm "
+        "Between the final norm and the head the stream is multiplied by {what} ({identity}), which a lens of norm "
         "and head alone leaves out."
     )
-    return [say(text, identity=code(found.expression))]
+    return [say(text, what=_factor_words(subject), identity=code(with_factor(subject, found.expression)))]
+
+
+def _factor_words(subject: Subject) -> Markup:
+    """The factor before the head, with the config entries of which it was found to be a quotient."""
+    number, fact = head_factor(subject), subject.fact("head_factor")
+    entries = [fact.measured.get(key) for key in ("entry", "over")] if fact else []
+    if number is None:
+        return Markup("a constant")
+    if not any(entries):
+        return Markup("{}").format(figure(number))
+    return say("{number}, {one} / {other}", number=figure(number), one=code(entries[0] or 1), other=code(entries[1]))
+
+
+def head_factor(subject: Subject) -> float | None:
+    """What the head's input is multiplied by on the page's checkpoint: from its config, else as the run measured it
+    there; None where neither tells.
+    """
+    fact = subject.fact("head_factor")
+    if fact is None:
+        return None
+    one, other = (subject.config(str(fact.measured.get(key))) for key in ("entry", "over"))
+    one = one if "entry" in fact.measured else 1
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)) and other:
+        return float(f"{one / other:.4g}")
+    return fact.value if subject.standing.ran else None
+
+
+def with_factor(subject: Subject, expression: str) -> str:
+    """The head's equation with the factor's number in the place of its letter, where the page's own is known."""
+    number = head_factor(subject)
+    return expression if number is None else re.sub(r"^c(?= \* )", figure(number), expression)
+
+
+def _naive(subject: Subject) -> list[Markup]:
+    """How far norm and head alone are from the logits, in the run."""
+    fact = subject.fact("naive_lens")
+    return [of_run(subject, fact.statement)] if fact else []
 
 
 def _first(subject: Subject, name: str) -> Identity | None:

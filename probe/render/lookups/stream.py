@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from probe import names
 from probe.render.answers import Lookup
-from probe.render.know.lens import past_head
-from probe.render.know.subject import Subject, code, say
+from probe.render.know.lens import past_head, with_factor
+from probe.render.know.subject import Subject, code, of_run, say
 from probe.render.know.terms import Term, terms
 from probe.render.other_names import loads
 from probe.render.standing import error_text
@@ -118,15 +118,17 @@ def readout(subject: Subject) -> Lookup | None:
         found = next(iter(subject.identities(name)), None)
         value = subject.value("model", value_name)
         if found and value:
-            rows.append(
-                [subject.link(value), place(value), code(found.expression), Markup(error_text(found.max_abs_error))]
-            )
+            expression = with_factor(subject, found.expression) if name == "head" else found.expression
+            rows.append([subject.link(value), place(value), code(expression), Markup(error_text(found.max_abs_error))])
     if not rows:
         return None
     after = [subject.quirk(slug) for slug in ("scaled-logits", "softcapped-logits") if slug in subject.quirks]
     if (equation := past_head(subject)) is not None:
         after.append(say("As an equation: {equation}.", equation=code(equation)))
-    lead = Markup(" ").join(after) or Markup("Nothing stands between the head and the logits.")
+    after = after or [Markup("Nothing stands between the head and the logits.")]
+    if (naive := subject.fact("naive_lens")) is not None:
+        after.append(of_run(subject, naive.statement))
+    lead = Markup(" ").join(after)
     head = ["value", "PyTorch", "equation", "largest error"]
     return Lookup("l-readout", "From the last block to the logits", lead, head, rows)
 
