@@ -1,7 +1,9 @@
-"""The positions of the tokens of an image, and of the text after it."""
+"""The positions of the tokens of an image, and of the text after it; or why no image was read."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 
 from ..instruments.tap import removed
 from ..measure.images import prepared
+from ..measure.listing import listed
 from ..measure.run import Run
 from ..schema import Fact
 from .rotary_modules import rotary_modules
@@ -19,10 +22,12 @@ class _Known(Exception):
 
 
 def image_positions(run: Run) -> list[Fact]:
-    """How positions go on behind an image; nothing where no image can be read, or no positions were seen."""
+    """How positions go on behind an image; why none was read, where images belong to the family; nothing where they do
+    not, or no positions were seen.
+    """
     given = prepared(run)
     if given is None:
-        return []
+        return [*_no_image(run)]
     inputs = given[2]
     [image] = (inputs["input_ids"] == run.model._module.config.image_token_id).int()
     places = image.nonzero().flatten().tolist()
@@ -50,6 +55,34 @@ def image_positions(run: Run) -> list[Fact]:
     measured = {"tokens": len(places), "place": after, "position": next_[0]}
     return [Fact(name="positions_after_image", label="Positions after an image", value=behind, unit="positions behind",
                  measured=measured, statement=said)]  # fmt: skip
+
+
+def _no_image(run: Run) -> Iterator[Fact]:
+    config, text, name = run.model.loaded.config, run.model.text_config, type(run.model._module).__name__
+    wrappers = _joining(type(text))
+    if _seeing(type(config)):
+        said = f"No image was read: `{name}` has a vision encoder, and nothing here makes its inputs of an image."
+    elif wrappers:
+        joined = listed([f"`{each}`" for each in wrappers])
+        said = f"No image was read: `{name}` is a text model alone, which {joined} joins with a vision encoder."
+    else:
+        return
+    yield Fact(name="image_read", label="An image was read", value=False, statement=said)
+
+
+def _joining(text: type[Any]) -> list[str]:
+    """The configs beside a text model's own that hold it and a vision encoder's."""
+    beside = vars(sys.modules[text.__module__]).items()
+    found = {name: each for name, each in beside if isinstance(each, type) and text in _parts(each).values()}
+    return [name for name, each in found.items() if _seeing(each)]
+
+
+def _seeing(config: type[Any]) -> bool:
+    return any("vision" in name for name in _parts(config))
+
+
+def _parts(config: type[Any]) -> dict[str, type[Any]]:
+    return getattr(config, "sub_configs", None) or {}
 
 
 def _positions(run: Run, inputs: dict[str, Any], length: int) -> torch.Tensor | None:

@@ -227,7 +227,7 @@ def _scaling(subject: Subject) -> list[Markup]:
 
 def _after_image(subject: Subject) -> list[Markup]:
     """The positions of the text after an image, of the size that the run had."""
-    fact = subject.fact("positions_after_image")
+    fact = subject.fact("positions_after_image") or subject.fact("image_read")
     return [of_run(subject, fact.statement)] if fact else []
 
 
