@@ -1,12 +1,12 @@
 """How stacked experts' weights are stored: which axis a token goes in by, and where gates lie in a fused matrix.
 
-The axes are seen by a gradient. One output of the fused matrix is then made smaller: a neuron that follows it along a
-straight line multiplies by it, any other is gated.
+The axes are seen by a gradient. One output of the fused matrix, or of each of two that stand apart, is then made
+smaller: a neuron that follows it along a straight line multiplies by it, any other is gated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,13 +40,21 @@ SAYS: dict[Order, str] = {
 
 @dataclass(frozen=True)
 class Found:
-    """The matrices of one mixture, the order and name of the fused one, and its gates' form if that has a sigmoid."""
+    """The matrices of one mixture, the order and name of the fused one, or of two that stand apart the gates' and the
+    one whose outputs these multiply; and the gates' form if that has a sigmoid.
+    """
 
     matrices: tuple[Matrix, ...]
     order: Order | None
     fused: str | None
+    gates: tuple[str, str] | None
     slope: float | None
     offset: int | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the gates were found."""
+        return self.order is not None or self.gates is not None
 
 
 def examine(mixture: Mixture) -> Found | None:
@@ -56,19 +64,41 @@ def examine(mixture: Mixture) -> Found | None:
     writing = [matrix for matrix in found.values() if matrix.side == "writes"]
     if not reading and not writing:
         return None
-    order, slope, offset = None, None, None
-    fused = [(one, two) for one in reading for two in writing if _pair(one, two)]
+    order, gates, slope, offset = None, None, None, None
+    fused = [(one, two) for one in reading for two in writing if _pair(one, two, 2)]
+    apart = [(one, two) for one in reading for two in writing if _pair(one, two, 1)]
     if len(fused) == 1:
         order = _order(mixture, *fused[0])
-        if order is not None and mixture.enters_as_it_is(fused[0][0].name):
-            slope, offset = _gate(mixture, *fused[0], order)
-    return Found((*reading, *writing), order, fused[0][0].name if order else None, slope, offset)
+        if order is not None:
+            slope, offset = _gate(fused[0][1], _halves(mixture, fused[0][0], order))
+    elif len(apart) == 2 and apart[0][1] is apart[1][1]:
+        gates = _apart(mixture, apart[0][0], apart[1][0], apart[0][1])
+        if gates is not None:
+            slope, offset = _gate(apart[0][1], [_given(mixture, matrix) for matrix in gates])
+    names = (gates[0].name, gates[1].name) if gates else None
+    return Found((*reading, *writing), order, fused[0][0].name if order else None, names, slope, offset)
 
 
-def _pair(reading: Matrix, writing: Matrix) -> bool:
-    """Whether a matrix gives two numbers for each that enters the other, which stands beside it."""
+def _pair(reading: Matrix, writing: Matrix, times: int) -> bool:
+    """Whether a matrix gives so many numbers for each that enters the other, which stands beside it."""
     stems = [name.removesuffix(".weight").rpartition(".")[0] for name in (reading.name, writing.name)]
-    return stems[0] == stems[1] and len(reading.inner) == 2 * len(writing.inner)
+    return stems[0] == stems[1] and len(reading.inner) == times * len(writing.inner)
+
+
+def _apart(mixture: Mixture, one: Matrix, other: Matrix, writing: Matrix) -> tuple[Matrix, Matrix] | None:
+    """Of two matrices that give a number a neuron each, the one whose number a neuron does not follow along a straight
+    line, which gives the gates, and the other; None where both or neither bend it.
+    """
+    last = len(writing.inner) - 1
+    moved = {m.name: [_moved(mixture, m, writing, place) for place in (0, last)] for m in (one, other)}
+    lines = {name: {each and each[1] for each in seen} for name, seen in moved.items()}
+    if any([each and each[0] for each in seen] != [0, last] for seen in moved.values()):
+        return None
+    if [lines[one.name], lines[other.name]] == [{False}, {True}]:
+        return one, other
+    if [lines[one.name], lines[other.name]] == [{True}, {False}]:
+        return other, one
+    return None
 
 
 def _order(mixture: Mixture, reading: Matrix, writing: Matrix) -> Order | None:
@@ -110,18 +140,37 @@ def _moved(mixture: Mixture, reading: Matrix, writing: Matrix, place: int) -> tu
     return neuron, bent < STRAIGHT * float(change[neuron])
 
 
-def _gate(mixture: Mixture, reading: Matrix, writing: Matrix, order: Order) -> tuple[float | None, int | None]:
-    """The slope s and the offset o of neurons ``gate * sigmoid(s * gate) * (up + o)``; None where they are no such
-    product.
-    """
+def _given(mixture: Mixture, reading: Matrix) -> torch.Tensor | None:
+    """What an expert's matrix gives for the token; None where what enters it is another."""
+    if not mixture.enters_as_it_is(reading.name):
+        return None
     stack = mixture.stacks[reading.name].detach()[mixture.expert]
     given = mixture.token.flatten() @ stack if reading.input_first else stack @ mixture.token.flatten()
     bias = [p for n, p in mixture.module.named_parameters() if n.startswith(reading.name) and n != reading.name]
     if bias and bias[0].shape == (mixture.stacks[reading.name].shape[0], len(given)):
         given = given + bias[0].detach()[mixture.expert]
-    given, inner = given.double(), writing.inner.double()
+    return given.double()
+
+
+def _halves(mixture: Mixture, reading: Matrix, order: Order) -> list[torch.Tensor | None]:
+    """The gates among what a fused matrix gives, and what they multiply."""
+    given = _given(mixture, reading)
+    if given is None:
+        return [None, None]
     first, second = given.chunk(2) if order.startswith("halves") else (given[::2], given[1::2])
-    gate, up = (first, second) if order in ("halves, gates first", "gates on even places") else (second, first)
+    return [first, second] if order in ("halves, gates first", "gates on even places") else [second, first]
+
+
+def _gate(writing: Matrix, given: Sequence[torch.Tensor | None]) -> tuple[float | None, int | None]:
+    """The slope s and the offset o of neurons ``gate * sigmoid(s * gate) * (up + o)``; None where they are no such
+    product.
+
+    Args:
+        given: gates and what they multiply, each None where it is not known.
+    """
+    (gate, up), inner = given, writing.inner.double()
+    if gate is None or up is None:
+        return None, None
     for offset in (0, 1):
         rest = inner / (gate * (up + offset))
         known = rest.isfinite() & (gate.abs() > 1e-2) & ((up + offset).abs() > 1e-2)
@@ -179,9 +228,9 @@ def _examined(run: Run, module: torch.nn.Module, count: int) -> Found | None:
                 found = examine(Mixture(module, token, count))
         except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
             return best
-        if found is not None and (best is None or found.order is not None):
+        if found is not None and (best is None or found.whole):
             best = found
-        if found is None or found.order is not None:
+        if found is None or found.whole:
             return best
     return best
 
@@ -191,7 +240,8 @@ def _measured(found: Found, stem: str) -> dict[str, Any]:
     measured: dict[str, Any] = {}
     for key, first in (("input_first", True), ("output_first", False)):
         measured[key] = [f"{stem}.{matrix.name}" for matrix in found.matrices if matrix.input_first is first]
-    seen = {"order": found.order, "slope": found.slope, "offset": found.offset}
+    gates = dict(zip(("gate", "times"), (f"{stem}.{name}" for name in found.gates or ()), strict=False))
+    seen = {"order": found.order, "slope": found.slope, "offset": found.offset} | gates
     return measured | {key: value for key, value in seen.items() if value is not None}
 
 
@@ -207,6 +257,8 @@ def _said(found: Found, stem: str) -> str:
             said.append(f"An expert's part {listed(names)} is {axes}.")
     if found.order is not None:
         said.append(f"In what `{found.fused}` gives, {SAYS[found.order]}.")
+    if found.gates is not None:
+        said.append("What `{}` gives are the gates, and what `{}` gives they multiply.".format(*found.gates))
     if found.slope is not None:
         slope = "" if found.slope == 1 else f"{found.slope:g} * "
         up = "up" if not found.offset else f"(up + {found.offset})"

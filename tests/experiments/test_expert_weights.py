@@ -55,6 +55,29 @@ def test_a_planted_order_is_found(order: Order, input_first: bool, neurons: int)
     assert (found.slope, found.offset) == (1.3, 1)
 
 
+class Apart(nn.Module):
+    """Two experts, of which the second takes every token, with gates in a stack of their own, or none."""
+
+    def __init__(self, gate: str) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        self.gate = gate
+        self.one, self.two, self.down = (nn.Parameter(torch.randn(2, 16, 16, generator=generator)) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        given = {"one": x @ self.one[1], "two": x @ self.two[1]}
+        gate, up = (given.pop(self.gate) if self.gate else None), [*given.values()]
+        return (up[0] * up[1] if gate is None else gate * torch.sigmoid(gate) * (up[0] + 1)) @ self.down[1]
+
+
+@pytest.mark.parametrize(("gate", "found"), [("one", ("one", "two")), ("two", ("two", "one")), ("", None)])
+def test_gates_in_a_stack_of_their_own_are_found(gate: str, found: tuple[str, str] | None) -> None:
+    token = torch.randn(1, 1, 16, generator=torch.Generator().manual_seed(0))
+    seen = examine(Mixture(Apart(gate), token))
+    assert seen is not None and seen.gates == found and seen.order is None
+    assert (seen.slope, seen.offset) == ((1.0, 1) if found else (None, None))
+
+
 def test_a_scaled_token_leaves_the_gates_slope_open() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -80,12 +103,14 @@ def test_a_scaled_token_leaves_the_gates_slope_open() -> None:
         ("nemotron_h", "`model.layers.{i}.mixer.experts.down_proj` is output × input"),
         ("dbrx", "`transformer.blocks.{i}.ffn.experts.mlp.w2` is input × output (`x @ W`). An expert's part of "
                  "`transformer.blocks.{i}.ffn.experts.mlp.w1` and"),
+        ("dbrx", "What `experts.mlp.w1` gives are the gates, and what `experts.mlp.v1` gives they multiply. A neuron "
+                 "is `gate * sigmoid(gate) * up`"),
     ],
 )  # fmt: skip
 def test_how_families_store_their_experts_is_told(run_of: RunOf, family: str, says: str) -> None:
     [fact] = expert_facts(run_of(family))
     assert says in fact.statement
-    assert ("gate" in fact.statement.replace("gate_up", "")) == (family not in ("nemotron_h", "dbrx"))
+    assert ("gate" in fact.statement.replace("gate_up", "")) == (family != "nemotron_h")
     if family == "gpt_oss":
         order = {"order": "gates on even places", "slope": 1.702, "offset": 1}
         stem = "model.layers.{i}.mlp.experts"
