@@ -45,9 +45,11 @@ def evidence(
     checkpoint: StandardizedTransformer, twin: StandardizedTransformer, blocks: list[int], vision: list[int] | None
 ) -> Evidence:
     """What the two share, in words, and the entries of their configs that say something else."""
+    kinds = len(set(blocks))
+    of = "all of one kind" if kinds == 1 else f"of {kinds} kinds"
     shared = [
         f"the class {type(twin._module).__name__}",
-        f"the module tree and layer type of each of the {len(blocks)} blocks, {len(set(blocks))} kinds in all",
+        f"the module tree and layer type of each of the {len(blocks)} blocks, {of}",
     ]
     if vision is not None:
         shared.append(f"the tower {type(twin.vision._module).__name__} and the module tree of its {len(vision)} blocks")

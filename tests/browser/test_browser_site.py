@@ -46,6 +46,20 @@ def test_the_tabs_keep_their_contrast_while_the_page_moves(open_page: Open) -> N
         assert found and set(map(tuple, found)) == {("1", "0s")}
 
 
+@pytest.mark.parametrize("width", [1440, 1220, 965])
+def test_no_table_reaches_under_the_table_of_contents(open_page: Open, committed: str, width: int) -> None:
+    page = open_page("/gpt2/", width=width, of=committed)
+    stop_watching(page)
+    wider = page.evaluate(
+        """() => {
+          document.querySelectorAll(".lookups details").forEach(each => each.open = true)
+          return [...document.querySelectorAll(".lookup-table")]
+            .filter(table => table.offsetWidth > table.closest("section").offsetWidth).map(table => table.innerText)
+        }"""
+    )
+    assert page.locator(".lookup-table").count() > 5 and wider == []
+
+
 @pytest.mark.parametrize("path", ALL)
 def test_no_page_scrolls_sideways(open_page: Open, path: str) -> None:
     page = open_page(path)

@@ -33,6 +33,7 @@ def test_every_row_has_a_cell_for_each_head(family: str, slug: str, page: Standi
     for table in found.values():
         assert table.rows and all(len(row) == len(table.head) for row in table.rows)
         assert all(row[0] for row in table.rows), table.id
+        assert all(any(column) for column in zip(*table.rows, strict=True)), f"an empty column in {table.id}"
 
 
 def test_hidden_states_are_counted_from_what_enters_block_0() -> None:

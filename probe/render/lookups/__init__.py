@@ -5,6 +5,9 @@ One function a table. Each gives None where the record does not hold what its ta
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import compress
+
 from probe.render.answers import Lookup, Lookups
 from probe.render.catalog import Family
 from probe.render.know.subject import Subject
@@ -39,5 +42,11 @@ def lookups(family: Family, standing: Standing) -> Lookups | None:
         images.attention(subject),
         reach(subject),
     ]
-    tables = [table for table in found if table]
+    tables = [_filled(table) for table in found if table]
     return Lookups(tables, standing.words()) if tables else None
+
+
+def _filled(table: Lookup) -> Lookup:
+    """A table without the columns in which no row says anything."""
+    said = [any(column) for column in zip(*table.rows, strict=True)]
+    return replace(table, head=[*compress(table.head, said)], rows=[[*compress(row, said)] for row in table.rows])
