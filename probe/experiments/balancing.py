@@ -12,6 +12,7 @@ import torch
 from ..instruments.extra import SHORT, accepts, token_ids
 from ..measure.run import Run
 from ..schema import Fact
+from ..wording import balancing_loss
 from .answers import equal
 
 FLAG = "output_router_logits"
@@ -49,13 +50,7 @@ def balancing_facts(run: Run) -> list[Fact]:
     names = [name for name, value in entries.items() if equal(times, value) and _about_loss(name)]
     by = f"`{names[0]}` ({entries[names[0]]:g})" if names else f"{times:.3g}"
     padding = float((other["aux_loss"] - aux).abs()) > 1e-6 * abs(float(aux))
-    counts = "count in it too" if padding else "do not count"
-    on = entries.get(FLAG)
-    default = f", which the config has {'on' if on else 'off'}" if isinstance(on, bool) else ""
-    said = (
-        f"With labels and `{FLAG}=True`{default}, the loss has {by} times `aux_loss` in it, which balances the "
-        f"experts; without the flag it has none. Padded positions {counts}."
-    )
+    said = balancing_loss(FLAG, entries.get(FLAG), by, padding)
     measured: dict[str, Any] = {"padding_counts": padding, **({"entry": names[0]} if names else {})}
     value = float(f"{times:.3g}")
     return [Fact(name="balancing_loss", label=label, value=value, measured=measured, statement=said)]

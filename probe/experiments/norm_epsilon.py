@@ -9,6 +9,7 @@ import torch
 from ..instruments.reweighted import called_with
 from ..measure.run import Run
 from ..schema import Fact
+from ..wording import added_under_root
 from .norms import Call, calls
 
 SIZES = (1e-3, 3e-3)
@@ -34,16 +35,14 @@ def epsilon_facts(run: Run) -> list[Fact]:
                 found.setdefault(float(f"{value:.2g}"), {})[type(call.norm).__name__] = centred
     if not found:
         return []
-    parts, rows = [], []
+    parts: list[tuple[str, str | None, list[str]]] = []
+    rows = []
     for value, classes in sorted(found.items()):
-        names = "" if len(found) == 1 else f" (`{'`, `'.join(sorted(classes))}`)"
         entry, added = _named(run, value)
-        parts.append(f"{added:g}{f', `{entry}`,' if entry else ''}{names}")
+        parts.append((f"{added:g}", entry, sorted(classes)))
         rows += [(name, added, entry, UNDER[classes[name]]) for name in sorted(classes)]
     norms, every, entries, under = zip(*rows, strict=True)
-    said = (
-        f"The norms of the blocks add {' or '.join(parts)} to the {' or the '.join(sorted({*under}))} under the root."
-    )
+    said = added_under_root(parts, under)
     measured = {"norms": [*norms], "added": [*every], "entries": [*entries], "to": [*under]}
     label = "Added under a norm's root"
     return [Fact(name="norm_epsilon", label=label, value=max(found), measured=measured, statement=said)]

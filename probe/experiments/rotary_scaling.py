@@ -15,6 +15,7 @@ import torch
 
 from ..measure.run import Run
 from ..schema import Fact
+from ..wording import scaled_wavelengths
 from .answers import entry
 from .rotary_modules import rotary_modules, turned
 
@@ -55,17 +56,13 @@ def scaling_facts(run: Run) -> list[Fact]:
     factor = next((name for name, value in named.items() if abs(value / most - 1) < SAME), None)
     if low is None or high is None or low == high or factor is None:
         return []
-    said = (
-        f"A rotary pair with a wavelength below `{TRAINED}` / `{low}` positions keeps its frequency; one with a "
-        f"wavelength above `{TRAINED}` / `{high}` has it divided by `{factor}`; between the two the divisor grows."
-    )
     return [
         Fact(
             name="rotary_scaling",
             label="Wavelengths that are scaled",
             value=entry(run, f"{ROPE}.{factor}"),
             measured={"kept_below": f"{TRAINED} / {low}", "divided_beyond": f"{TRAINED} / {high}", "by": factor},
-            statement=said,
+            statement=scaled_wavelengths(f"`{TRAINED}` / `{low}`", f"`{TRAINED}` / `{high}`", f"`{factor}`"),
         )
     ]
 

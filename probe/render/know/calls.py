@@ -5,8 +5,9 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from probe.render.know.order import paths
-from probe.render.know.subject import Subject, code, many, of_run, say
+from probe.render.know.subject import Subject, many, of_run, say
 from probe.render.text import figure, prose
+from probe.wording import balancing_loss
 
 DIFFERENCES = ("inputs_embeds", "training_mode")
 """Facts whose number is how far logits are apart."""
@@ -67,10 +68,5 @@ def _balancing(subject: Subject) -> list[Markup]:
     own, flag = (subject.config(name.rpartition(".")[2]) for name in (entry, "output_router_logits"))
     if not isinstance(own, (int, float)):
         return [prose(fact.statement)]
-    text = (
-        "With labels and `output_router_logits=True`{default}, the loss has {entry} ({own}) times `aux_loss` in it, "
-        "which balances the experts; without the flag it has none. Padded positions {count}."
-    )
-    default = f", which the config has {'on' if flag else 'off'}" if isinstance(flag, bool) else ""
-    count = "count in it too" if fact.measured.get("padding_counts") else "do not count"
-    return [say(text, default=default, entry=code(entry), own=figure(own), count=count)]
+    padding = bool(fact.measured.get("padding_counts"))
+    return [prose(balancing_loss("output_router_logits", flag, f"`{entry}` ({figure(own)})", padding))]

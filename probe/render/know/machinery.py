@@ -13,6 +13,7 @@ from probe.render.know.loading import CALLS
 from probe.render.know.subject import BLOCK, Subject, code, listing, many, of_run, say, within
 from probe.render.know.terms import host_of
 from probe.render.text import figure, prose, some_blocks
+from probe.wording import scaled_wavelengths
 
 ENTRANCE = (
     "scaled-embeddings",
@@ -201,28 +202,17 @@ def _scaling(subject: Subject) -> list[Markup]:
     if fact is None:
         return []
 
-    def quotient(name: str) -> Markup:
+    def quotient(name: str) -> str:
         names = str(fact.measured[name]).split(" / ")
         whole, part = map(subject.config, names)
         known = isinstance(whole, (int, float)) and isinstance(part, (int, float)) and part
         value = f" ({figure(round(whole / part, 1))})" if known else ""  # type: ignore[operator]
-        return Markup(" / ").join(map(code, names)) + value
+        return " / ".join(f"`{each}`" for each in names) + value
 
     factor = str(fact.measured["by"])
     own = subject.config(factor)
-    text = (
-        "A rotary pair with a wavelength below {low} positions keeps its frequency; one with a wavelength above {high} "
-        "has it divided by {factor}{own}; between the two the divisor grows."
-    )
-    return [
-        say(
-            text,
-            low=quotient("kept_below"),
-            high=quotient("divided_beyond"),
-            factor=code(factor),
-            own=f" ({figure(own)})" if own else "",
-        )
-    ]
+    by = f"`{factor}`{f' ({figure(own)})' if own else ''}"
+    return [prose(scaled_wavelengths(quotient("kept_below"), quotient("divided_beyond"), by))]
 
 
 def _after_image(subject: Subject) -> list[Markup]:

@@ -12,6 +12,7 @@ from probe.render.know.terms import host_of
 from probe.render.lookups.stream import place
 from probe.render.text import figure, prose
 from probe.schema import Scalar, Sublayer, Value
+from probe.wording import added_under_root
 
 NORMS = ((BLOCK, "attention_norm_output"), (BLOCK, "mlp_norm_output"), ("model", "final_norm_output"))
 
@@ -75,17 +76,9 @@ def _root(subject: Subject) -> Markup:
         own = subject.config(entry) if isinstance(entry, str) else None
         found.setdefault((own if isinstance(own, float) else added, entry), []).append(norm)
     parts = [
-        say(
-            "{number}{entry}{norms}",
-            number=figure(number),
-            entry=say(", {name},", name=code(entry)) if entry else "",
-            norms=say(" ({norms})", norms=listing([code(norm) for norm in norms])) if len(found) > 1 else "",
-        )
-        for (number, entry), norms in found.items()
+        (figure(number), str(entry) if entry else None, [*map(str, norms)]) for (number, entry), norms in found.items()
     ]
-    under = " or the ".join(sorted({str(each) for each in many(fact, "to")}))
-    text = " The norms of the blocks add {parts} to the {under} under the root."
-    return say(text, parts=Markup(" or ").join(parts), under=under)
+    return Markup(" ") + prose(added_under_root(parts, map(str, many(fact, "to"))))
 
 
 def _named_after(subject: Subject) -> Markup:
