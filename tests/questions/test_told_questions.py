@@ -190,6 +190,12 @@ def kept_as_they_are(page: Page) -> bool:
     return bool(held) and page.verdict("cached-otherwise") == "no" and not any(map(page.quirk, other))
 
 
+def activated(page: Page) -> bool:
+    """Whether the run told every function of the MLPs, and none is told by a quirk."""
+    found = next((e.measured.get("function") for e in page.run.experiments if e.slug == "squared-relu"), None)
+    return bool(found) and "unknown" not in str(found) and page.quirk("squared-relu") is None
+
+
 SKIPPED = {"deepseek_v3", "deepseek_v4", "glm4_moe", "glm_moe_dsa", "hy_v3", "longcat_flash", "exaone_moe"}
 """Families whose classes name the weights of further-token layers that they skip."""
 
@@ -256,6 +262,8 @@ TOLD = (
          "l-projections", r"[Nn]euron n( of N)? in \S+ \w+ .*\.weight\[.*, and .*\.weight\["),
     Told("gpt-oss ports, vLLM (topk)", "in which order a token's experts stand", several_chosen, "know-machinery",
          r"The experts of a token (stand|are not ordered)[^.]* by weight"),
+    Told("TransformerLens (gelu_new), llama.cpp", "which GELU it is", activated, "know-machinery",
+         r"The activations? of the MLPs (is|are) (SiLU|ReLU|the exact GELU|the GELU of the tanh approximation)"),
     Told("captum, transformers", "whether embeddings may stand for ids", every, "know-calls",
          r"inputs_embeds.*(the same logits|other logits, by up to|cannot be called|\()"),
     Told("transformers (logits_to_keep)", "at which positions generate has logits", every, "know-calls",

@@ -36,6 +36,15 @@ ENTRANCE = (
 )
 """Quirks of embeddings and positions."""
 
+ACTIVATIONS = {
+    "silu": "SiLU, `x * sigmoid(x)`",
+    "gelu": "the exact GELU, by the error function",
+    "gelu_tanh": "the GELU of the tanh approximation",
+    "relu": "ReLU",
+    "relu_squared": "the square of ReLU",
+}
+"""What the functions that an experiment can tell apart are called."""
+
 ELSEWHERE = {
     *CALLS,
     "grouped-query",
@@ -106,7 +115,27 @@ def machinery(subject: Subject) -> list[Markup]:
     slots = subject.fact("expert_slots")
     experts = [*_equations(subject), *([prose(slots.statement)] if slots else []), *_expert_weights(subject)]
     experts += [] if subject.record.weights else stored(subject)
-    return [*_mixers(subject), *_splits(subject), *_quirks(subject, mine), *experts, *scaled_scores(subject)]
+    return [
+        *_mixers(subject),
+        *_splits(subject),
+        *_quirks(subject, mine),
+        *_activation(subject),
+        *experts,
+        *scaled_scores(subject),
+    ]
+
+
+def _activation(subject: Subject) -> list[Markup]:
+    """Which function the neurons pass, where the run told it and no quirk does."""
+    found = subject.measured_numbers("squared-relu").get("function")
+    names = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+    if not names or not set(names) <= set(ACTIVATIONS) or "squared-relu" in subject.quirks:
+        return []
+    functions = listing([prose(ACTIVATIONS[str(name)]) for name in names])
+    text = "The activation of the MLPs is {functions}, told from {others} others by its values from −4 to 4."
+    if len(names) > 1:
+        text = "The activations of the MLPs are {functions}, told by their values from −4 to 4."
+    return [say(text, functions=functions, others=len(ACTIVATIONS) - 1)]
 
 
 def _quirks(subject: Subject, slugs: Sequence[str]) -> list[Markup]:
