@@ -79,13 +79,13 @@ def centring(page: Page) -> str:
 
 
 def rooted(page: Page) -> bool:
-    """Whether the page tells its norms, and what shrinks an input shrinks what they give by one number."""
-    return "l-norms" in page.tables and page.verdict("layernorm") in ("yes", "no") and page.family != "qwen4_exp_text"
+    """Whether the page tells its norms, and one number was found to explain how they shrink what is made smaller."""
+    return "l-norms" in page.tables and "norm_epsilon" in page.facts()
 
 
 def adds_to(page: Page) -> str:
-    under = {"no": "mean square", "yes": "variance"}
-    return rf"add [\d.e-]+(, \w+,)? to the {under[page.verdict('layernorm') or 'no']} under the root"
+    under = {"no": "mean square", "yes": "variance"}.get(page.verdict("layernorm") or "", "(mean square|variance)")
+    return rf"add [\d.e-]+(, \w+,)? to the {under} under the root"
 
 
 def windowed(page: Page) -> bool:
@@ -94,10 +94,10 @@ def windowed(page: Page) -> bool:
 
 
 def kept(page: Page) -> str:
-    """One fewer than the window; in one family all positions, as it makes its cache without a window."""
+    """One fewer than the window; all positions where no block was seen to let any go."""
     found = page.quirk("sliding-window")
     window = found.measured.get("window") if found else None
-    if page.family == "gpt_neo":
+    if "kv_cache_bytes_per_token_past_window" not in page.facts():
         return "A cache keeps every position of a block with a window too"
     return rf"one position fewer than the window, {window - 1} for {window};" if window else "one position fewer"
 
@@ -140,12 +140,12 @@ def rescaled(page: Page) -> bool:
 
 
 def two_sets(page: Page) -> bool:
-    """Whether the run's config has two sets of frequencies, and the family is one whose module takes both."""
+    """Whether the run's config has two sets of frequencies, and its module was seen to take both."""
     short, long = (
         next((row.value for row in page.run.config if row.name.endswith(name)), None)
         for name in ("short_factor", "long_factor")
     )
-    return short != long and page.family not in ONE_SET
+    return short != long and "rotary_switch" in page.facts()
 
 
 def one_latent(page: Page) -> object:
@@ -196,11 +196,11 @@ def activated(page: Page) -> bool:
     return bool(found) and "unknown" not in str(found) and page.quirk("squared-relu") is None
 
 
-SKIPPED = {"deepseek_v3", "deepseek_v4", "glm4_moe", "glm_moe_dsa", "hy_v3", "longcat_flash", "exaone_moe"}
-"""Families whose classes name the weights of further-token layers that they skip."""
+def gated_mixer(page: Page) -> bool:
+    """Whether a mixer's projection was found to give its gate beside other parts."""
+    splits = [fact.measured.get("parts") for fact in page.run.facts if fact.name.startswith("mixer_split")]
+    return any(isinstance(parts, list) and "mixer_gate" in parts for parts in splits)
 
-ONE_SET = {"phimoe"}
-"""Families whose module passes no length on, so that it keeps to one set, as the run shows."""
 
 TOLD = (
     Told("TransformerLens, captum", "which key head a query head reads", grouped, "know-consequences", order_of_heads),
@@ -232,10 +232,11 @@ TOLD = (
          r"turn dimensions of their own: \d+, \d+ and \d+ pairs a head"),
     Told("transformers, vLLM (MLA)", "what is cached of a latent attention", one_latent, "know-loading",
          r"heads x width: 1 x \d+ for|in the keys' place one vector of \d+ numbers for all heads"),
-    Told("transformers, vLLM (MTP)", "which weights loading passes over", lambda p: p.family in SKIPPED, "know-blocks",
+    Told("transformers, vLLM (MTP)", "which weights loading passes over",
+         lambda p: "passed_over_at_loading" in p.facts(), "know-blocks",
          r"Loading passes over weights whose names match \S+"),
     Told("llama.cpp, vLLM (Mamba, Qwen3-Next)", "in which order a mixer's projection is split",
-         lambda page: quirk("mamba1")(page) or quirk("mamba2")(page) or page.family == "qwen3_next", "know-machinery",
+         gated_mixer, "know-machinery",
          r"[Ww]hat \S+ gives is, side by side, what becomes .*mixer_gate \(\d+\)"),
     Told("gpt-oss ports, vLLM, unsloth", "how stacked experts are stored", stacked, "know-machinery",
          r"An expert's part of \S+.* is (in|out)put × (in|out)put"),
