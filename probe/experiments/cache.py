@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..instruments.extra import SHORT, attentions, decoder, forward, once, token_ids
+from ..instruments.extra import CANNOT, FEW, SHORT, attentions, decoder, forward, once, token_ids
 from ..instruments.listening import listening
 from ..instruments.rows import removed
 from ..instruments.tap import Tap
@@ -21,9 +21,6 @@ from ..standard.stack import same
 from .answers import tolerance
 from .base import some
 from .prompts import reach
-
-FEW = 4
-"""Positions of the short prompt: fewer than any window."""
 
 
 @dataclass(frozen=True)
@@ -45,56 +42,69 @@ class Stored:
 
 @dataclass(frozen=True)
 class Caches:
-    """What a cache held after a few positions, and the name under which a model takes it back.
+    """A cache after a few positions, and the name under which a model takes it back.
 
     ``few`` is None where the model returned none, and then ``error`` names the exception it raised, if it did.
     ``alike`` says of each block whether the keys that its scores were made of are stored; None where the stored ones
-    have another shape, or none were seen. ``growing`` names for each block what is longer after a longer prompt;
-    ``by_block`` is whether each block has a layer of its own in the cache, which else is one state for all.
+    have another shape, or none were seen. ``by_block`` is whether each block has a layer of its own in the cache, which
+    else is one state for all.
     """
 
-    few: list[Stored] | None
+    few: Any
     name: str = ""
     error: str | None = None
     alike: list[bool | None] = field(default_factory=list)
-    growing: list[frozenset[str]] = field(default_factory=list)
-    by_block: bool = True
 
+    @property
+    def by_block(self) -> bool:
+        return hasattr(self.few, "layers")
 
-CANNOT = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
-"""What a forward raises that cannot fill or continue a cache."""
+    def keys(self, index: int) -> torch.Tensor | None:
+        """The keys that are stored for a block, ``[batch, heads, seq, head_dim]``; None where there are none."""
+        layers = getattr(self.few, "layers", [])
+        pair = [getattr(layers[index], name, None) for name in ("keys", "values")] if index < len(layers) else [None]
+        return pair[0] if all(isinstance(held, torch.Tensor) and held.numel() for held in pair) else None
 
 
 @once
 def caches(run: Run) -> Caches:
-    """Fills a cache with a few positions."""
-    tap = Tap(attentions(run))
-    try:
-        with tap:
-            short = returned(forward(run, token_ids(run, FEW), use_cache=True))
-        unasked = _unasked(run)
-        longer = unasked[0] if unasked else returned(forward(run, token_ids(run, SHORT), use_cache=True))
-    except CANNOT as error:
-        return Caches(None, error=type(error).__name__)
-    if short is None or longer is None:
+    """The cache of a few positions."""
+    tap, held = _filled(run)
+    if not held:
+        try:
+            forward(run, token_ids(run, FEW), use_cache=True)
+        except CANNOT as error:
+            return Caches(None, error=type(error).__name__)
         return Caches(None)
-    alike = [_stored(run, short[1], index, tapped.keys) for index, tapped in enumerate(tap.blocks)]
-    grows = growing(short[1], longer[1])
-    held = contents(short[1], len(run.text), grows)
-    return Caches(held, short[0], alike=alike, growing=grows, by_block=hasattr(short[1], "layers"))
+    name, cache = held[0]
+    alike = [_stored(run, cache, index, tapped.keys) for index, tapped in enumerate(tap.blocks)]
+    return Caches(cache, name, alike=alike)
 
 
 @listening
 @contextmanager
-def _unasked(run: Run) -> Iterator[list[tuple[str, Any]]]:
-    """The cache of a forward on a longer prompt, with its name, where the model gives one without being asked."""
+def _filled(run: Run) -> Iterator[tuple[Tap, list[tuple[str, Any]]]]:
+    """What the attentions passed, and the cache that the model returned, with its name."""
     found: list[tuple[str, Any]] = []
 
     def keep(_: torch.nn.Module, __: Any, out: Any) -> None:
         found.extend([held] if (held := returned(out)) is not None else [])
 
-    with removed(decoder(run).register_forward_hook(keep)):
-        yield found
+    with Tap(attentions(run)) as tap, removed(decoder(run).register_forward_hook(keep)):
+        yield tap, found
+
+
+@once
+def _growing(run: Run) -> list[frozenset[str]]:
+    """For each layer of the cache what is longer after a longer prompt."""
+    longer = returned(forward(run, token_ids(run, SHORT), use_cache=True))
+    return [] if longer is None else growing(caches(run).few, longer[1])
+
+
+@once
+def _held(run: Run) -> list[Stored]:
+    """What the cache of a few positions holds of each block."""
+    return contents(caches(run).few, len(run.text), _growing(run))
 
 
 def growing(short: Any, longer: Any) -> list[frozenset[str]]:
@@ -118,7 +128,7 @@ def continued(run: Run) -> tuple[list[Stored], list[Stored]]:
     if kept is None:
         return [], []
     name, cache = kept
-    grows = caches(run).growing
+    grows = _growing(run)
     before = contents(cache, len(run.text), grows)
     try:
         forward(run, token_ids(run, 1, seed=2), attention_mask=None, use_cache=True, **{name: cache})
@@ -226,8 +236,8 @@ def cache_facts(run: Run) -> list[Fact]:
                 statement=f"{raised}.",
             )
         ]
-    facts = [_per_token(run, found.few)]
-    if any(block.state for block in found.few):
+    facts = [_per_token(run, _held(run))]
+    if any(block.state for block in _held(run)):
         facts.append(_states(run, found))
     before, after = continued(run)
     full = [
@@ -247,7 +257,7 @@ def _places(run: Run, places: list[int], total: int) -> tuple[str, dict[str, Any
 
 def _states(run: Run, found: Caches) -> Fact:
     """The bytes of all states together; and of one, where several are of one size."""
-    sizes = [block.state for block in found.few or []]
+    sizes = [block.state for block in _held(run)]
     where, total = [index for index, size in enumerate(sizes) if size], len(sizes)
     each = set(sizes) - {0}
     words, measured = _places(run, where, total)

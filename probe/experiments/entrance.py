@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..instruments.extra import SCALE, SHORT, token_ids
+from ..instruments.extra import BRIEF, SCALE, token_ids
 from ..instruments.perturbed import Batch, perturbed
 from ..instruments.reweighted import called_with
 from ..instruments.rows import Change, Rows, Times, hooks, removed
@@ -63,7 +63,7 @@ def entrance(run: Run, batch: Batch, rows: Rows) -> Iterator[Entrance]:
     module = run.model.embed_tokens._module
     found = Entrance()
     for row in (Entrance.ids, Entrance.other):
-        rows.part(batch.ids, row).copy_(token_ids(run, SHORT, seed=1))
+        rows.part(batch.ids, row).copy_(token_ids(run, BRIEF, seed=1))
     given: list[torch.Tensor] = []
 
     def embed(_: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> torch.Tensor:

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from ..instruments.extra import SHORT, attentions, layer_types, moved, noisy, once, token_ids
+from ..instruments.extra import CANNOT, SHORT, attentions, layer_types, moved, noisy, once, token_ids
 from ..instruments.tap import Change, Rows, Tap, hooks
 from ..measure.listing import listed
 from ..measure.run import Run
 from ..schema import Fact
 from .answers import tolerance
 from .base import in_words, some
-from .cache import CANNOT, Stored, continued, returned
+from .cache import Stored, continued, returned
 from .support import sliding_window
 
 BACK = 3

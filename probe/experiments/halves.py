@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..instruments.extra import decoder, once, token_ids
+from ..instruments.extra import FEW, decoder, once, token_ids
 from ..instruments.reweighted import called_with
 from ..instruments.tap import removed
 from ..measure.run import Run
@@ -18,7 +18,6 @@ from ..standard.trace import Key
 from ..wiring.operands import first_given
 from .answers import per_block
 from .base import Quirk, Verdict, some
-from .cache import FEW
 
 Found = TypeVar("Found")
 

@@ -5,7 +5,7 @@ one the plain stream.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..instruments.extra import LENGTH, SHORT, attentions, forward, moved, noisy, once, token_ids
+from ..instruments.extra import BRIEF, LENGTH, attentions, forward, moved, moves, noisy, once, token_ids
 from ..instruments.perturbed import Batch, alone, perturbed
 from ..instruments.projected import projections
 from ..instruments.rows import Change, Rows, hooks, removed
@@ -52,7 +52,7 @@ def handed(run: Run) -> Handed:
     short prompt, or on one longer than a top-k takes where an attention has one. Where rows without noise differ, as
     rows do that an expert's room is shared among, there is a forward for each block instead.
     """
-    found = _noised(run) if _length(run) == SHORT else alone(run, _rows, _noise_each, _length(run))
+    found = _noised(run) if _length(run) == BRIEF else alone(run, _rows, _noise_each, _length(run))
     return _one_by_one(run) if found.mixed else found
 
 
@@ -72,15 +72,18 @@ def _noise_each(run: Run, batch: Batch, rows: Rows) -> Iterator[Handed]:
             stack.enter_context(removed(block.register_forward_pre_hook(look, with_kwargs=True)))
         yield found
     found.mixed = any(moved(out, total + 1) > tolerance(run) for out in given.values())
+    if found.mixed:
+        return
     seen = {
         index: rows.only(tapped.softmax)
         for index, (tapped, attention) in enumerate(zip(batch.inside, attentions(run), strict=True))
         if attention is not None and tapped.softmax is not None
     }
-    for source in () if found.mixed else range(total):
-        outputs = {index: (out[source + 1], out[0]) for index, out in given.items()}
-        visible = {index: (mask[source + 1], mask[0]) for index, mask in seen.items()}
-        _compare(found, run, source, outputs, visible)
+    changes = {index: moves(out)[1:] for index, out in given.items()}
+    other = {index: (mask[1:] != mask[:1]).flatten(1).any(1).tolist() for index, mask in seen.items()}
+    for source in range(total):
+        _enter(found, run, source, {index: each[source] for index, each in changes.items()})
+        _enter_support(found, source, [index for index, each in other.items() if each[source]])
 
 
 def _rows(run: Run) -> int:
@@ -119,24 +122,24 @@ def _one_by_one(run: Run) -> Handed:
     found = Handed()
     for source in range(len(run.text)):
         given, after = run_once(source)
-        outputs = {index: (out[0], plain[index][0]) for index, out in given.items()}
-        visible = {index: (tapped.softmax[0], before[index].softmax[0]) for index, tapped in _seen(after)}
-        _compare(found, run, source, outputs, visible)
+        changes = {index: moved(torch.cat([plain[index][:1], out[:1]]), 1) for index, out in given.items()}
+        _enter(found, run, source, changes)
+        apart = [index for index, seen in _seen(after) if not torch.equal(seen.softmax[0], before[index].softmax[0])]
+        _enter_support(found, source, apart)
     return found
 
 
-Two = tuple[torch.Tensor, torch.Tensor]
-
-
-def _compare(found: Handed, run: Run, source: int, outputs: dict[int, Two], visible: dict[int, Two]) -> None:
-    """Enters what noise in one block's stream did, from what each block gave and saw with it and without."""
-    for index, (noised, plain) in outputs.items():
-        change = moved(torch.stack([plain, noised]), 1)
+def _enter(found: Handed, run: Run, source: int, changes: Mapping[int, float]) -> None:
+    """Enters by how much what the other blocks give changed, where one block took noise."""
+    for index, change in changes.items():
         if index != source and change > tolerance(run):
             found.moves[source, index] = change
-    for index, (noised, plain) in visible.items():
-        if not torch.equal(noised, plain):
-            found.own.add(index) if index == source else found.support.add((source, index))
+
+
+def _enter_support(found: Handed, source: int, changed: Iterable[int]) -> None:
+    """Enters the blocks where what a query may attend to changed, where one block took noise."""
+    for index in changed:
+        found.own.add(index) if index == source else found.support.add((source, index))
 
 
 def _tap(run: Run) -> Tap:
@@ -150,7 +153,7 @@ def _seen(tap: Tap) -> Iterator[tuple[int, Any]]:
 
 def _length(run: Run) -> int:
     """Positions of the prompt: more than a top-k of an attention takes, where there is one."""
-    return LENGTH if any(tapped.chosen for tapped in projections(run).taps) else SHORT
+    return LENGTH if any(tapped.chosen for tapped in projections(run).taps) else BRIEF
 
 
 def _look(

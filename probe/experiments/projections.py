@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from ..instruments.extra import SCALE, SHORT, attentions, moved, moves, once
+from ..instruments.extra import BRIEF, SCALE, attentions, moved, moves, once
 from ..instruments.projected import projections
 from ..measure.rounding import digits
 from ..measure.run import Run
@@ -144,7 +144,7 @@ def added_behind(run: Run, index: int, name: str) -> float:
     """
     seen = projections(run)
     heads = getattr(seen.taps[index], name)
-    if heads is None or heads.shape[2] != SHORT or _forgets_scale(run, name)[0][index] is not False:
+    if heads is None or heads.shape[2] != BRIEF or _forgets_scale(run, name)[0][index] is not False:
         return 0.0
     left = heads[seen.nothing].float()
     if float(left.abs().max()) <= tolerance(run) * float(heads[0].abs().max()):
@@ -178,7 +178,7 @@ def conv_qk(run: Run) -> Verdict:
             continue
         reached = 0
         for value in (tapped.queries, tapped.keys):
-            if value.shape[2] != SHORT:
+            if value.shape[2] != BRIEF:
                 continue  # keys that are no tokens' own: several compressed into one
             change = (value[seen.place] - value[0]).abs().amax(dim=(0, 2)) / value[0].abs().max()
             later = (change[seen.at + 1 :] > tolerance(run)).nonzero()

@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from ..instruments.extra import LENGTH, SHORT, forward, noisy, once, part, token_ids
+from ..instruments.extra import BRIEF, LENGTH, forward, noisy, once, part, token_ids
 from ..instruments.perturbed import Batch, perturbed
 from ..instruments.rows import Rows, hooks
 from ..measure.rounding import digits
@@ -220,7 +220,7 @@ def changed_routes(run: Run, batch: Batch, rows: Rows) -> Iterator[Routes]:
         yield routes
         return
     noise, other = 1, 2
-    rows.part(batch.ids, other).copy_(token_ids(run, SHORT, seed=1))
+    rows.part(batch.ids, other).copy_(token_ids(run, BRIEF, seed=1))
     taken: dict[tuple[int, str], torch.Tensor] = {}
 
     def read(name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..instruments.extra import SHORT, accepts
+from ..instruments.extra import FEW, accepts
 from ..instruments.listening import listening
 from ..instruments.tap import removed
 from ..measure.run import Run
@@ -25,8 +25,8 @@ def shortened_blocks(run: Run) -> Verdict:
     sizes = _sizes(run)
     whole = max(sizes.values(), default=0)
     short = [None if index not in sizes else sizes[index] < whole for index in range(len(run.text))]
-    kept = SHORT * min(sizes.values(), default=0) // max(whole, 1)
-    return per_block(short, {"prompt": SHORT, "positions_run": kept} if any(short) else {"prompt": SHORT})
+    kept = FEW * min(sizes.values(), default=0) // max(whole, 1)
+    return per_block(short, {"prompt": FEW, "positions_run": kept} if any(short) else {"prompt": FEW})
 
 
 @listening

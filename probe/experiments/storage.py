@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from ..instruments.extra import forward, once, token_ids
+from ..instruments.extra import FEW, forward, once, token_ids
 from ..measure.run import Run
 from .answers import explain, phrase
 from .base import Measured, Quirk, Verdict, some
-from .cache import FEW, caches
+from .cache import caches
 from .traced import attention_value, judged
 
 
@@ -21,14 +21,14 @@ def cached_otherwise(run: Run) -> Verdict:
     held = caches(run)
     for index in range(len(run.text)):
         keys = attention_value(run, index, "attention_keys")
-        stored = held.few[index].keys if held.few else None
-        if keys is None or stored is None or len(stored) != 4:
+        stored = held.keys(index)
+        if keys is None or stored is None or stored.ndim != 4:
             found.append(False if keys is not None else None)
             continue
-        reshaped = (stored[1], stored[3]) != (keys.shape[1], keys.shape[3])
+        reshaped = (stored.shape[1], stored.shape[3]) != (keys.shape[1], keys.shape[3])
         found.append(reshaped or held.alike[index] is False)
         if reshaped:
-            shapes.add((stored[1], stored[3], keys.shape[1], keys.shape[3]))
+            shapes.add((stored.shape[1], stored.shape[3], keys.shape[1], keys.shape[3]))
     measured: Measured = {"in_the_keys_shape": not shapes}
     for heads, width, key_heads, key_width in sorted(shapes):
         measured["stored"] = [*measured.get("stored", []), heads, width]

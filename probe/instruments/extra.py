@@ -19,11 +19,20 @@ from ..wiring.anatomy import BlockAnatomy
 Found = TypeVar("Found")
 Asked = ParamSpec("Asked")
 
-LENGTH = 40
+LENGTH = 32
 """Positions of a prompt that must be longer than any window or chunk of a twin."""
 
 SHORT = 12
-"""Positions of a prompt of which many copies run."""
+"""Positions of a prompt of which several copies run."""
+
+BRIEF = 8
+"""Positions of a prompt of which a copy runs for each change."""
+
+FEW = 4
+"""Positions of a prompt that is shorter than any window."""
+
+CANNOT = (RuntimeError, IndexError, ValueError, TypeError, AttributeError)
+"""What a forward raises that cannot fill or continue a cache."""
 
 SCALE = 4.0
 """What a scaled row multiplies."""

@@ -1,6 +1,7 @@
-"""A forward on a short prompt that is only listened to, shared by all who listen.
+"""A forward on a few tokens that is only listened to, shared by all who listen.
 
-It asks for the last logit alone where the model takes that request, as generation does.
+It is called as a generation's first step is: it asks for a cache, and for the last logit alone where the model takes
+that request.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..measure.run import Run
-from .extra import SHORT, accepts, forward, token_ids
+from .extra import CANNOT, FEW, accepts, forward, token_ids
 from .shared import Shared
 
 Heard = TypeVar("Heard")
@@ -29,13 +30,20 @@ def listening(begin: Listener[Heard]) -> Callable[[Run], Heard]:
 
 
 def _hear(run: Run, listeners: Sequence[Listener[Any]]) -> list[Any]:
-    ids = token_ids(run, SHORT)
+    try:
+        return _heard(run, listeners, use_cache=True)
+    except CANNOT:
+        return _heard(run, listeners)
+
+
+def _heard(run: Run, listeners: Sequence[Listener[Any]], **asked: Any) -> list[Any]:
+    ids = token_ids(run, FEW)
     with ExitStack() as stack, torch.no_grad():
         found = [stack.enter_context(begin(run)) for begin in listeners]
         if accepts(run, "logits_to_keep"):
-            run.model._module(input_ids=ids, attention_mask=torch.ones_like(ids), logits_to_keep=1)
+            run.model._module(input_ids=ids, attention_mask=torch.ones_like(ids), logits_to_keep=1, **asked)
         else:
-            forward(run, ids)
+            forward(run, ids, **asked)
     return found
 
 

@@ -17,7 +17,7 @@ import torch
 from ..measure.run import Run
 from ..standard.trace import Inputs, Worker
 from ..standard.trace import run as run_workers
-from .extra import SHORT, accepts, attentions, forward, token_ids
+from .extra import BRIEF, accepts, attentions, forward, token_ids
 from .rows import Change, Rows, hooks
 from .shared import Shared
 from .tap import MASKED, Tap, Tapped
@@ -79,7 +79,7 @@ def alone(run: Run, rows: Callable[[Run], int], setup: Setup[Found], length: int
     return found
 
 
-def _forward(run: Run, parts: Sequence[Perturbation], length: int = SHORT) -> list[Any]:
+def _forward(run: Run, parts: Sequence[Perturbation], length: int = BRIEF) -> list[Any]:
     counts = [part.rows(run) for part in parts]
     whole = Rows(max(LEAST, 1 + sum(counts)))
     batch = Batch(token_ids(run, length, whole.total))

@@ -11,7 +11,7 @@ import torch
 from nnsight.intervention.envoy import Envoy
 
 from ..measure.run import Run
-from .extra import SCALE, SHORT, attentions, noise, noisy, once, part
+from .extra import BRIEF, SCALE, attentions, noise, noisy, once, part
 from .perturbed import Batch, perturbed
 from .rows import Change, Rows, Times, hooks
 from .tap import Tapped
@@ -104,7 +104,7 @@ def projections(run: Run, batch: Batch, rows: Rows) -> Iterator[Projections]:
         found.noise[path], found.scaled[path] = 1 + 2 * index, 2 + 2 * index
     after = 1 + 2 * len(paths)
     found.heads, found.up, found.whole, found.nothing, found.place, found.large = range(after, after + 6)
-    found.at = SHORT // 3
+    found.at = BRIEF // 3
     entering: list[tuple[torch.nn.Module, Change]] = []
     leaving: list[tuple[torch.nn.Module, Change]] = []
     for index, (attention, envoy) in enumerate(zip(every, run.text.envoys, strict=True)):

@@ -171,7 +171,7 @@ def test_what_a_step_gives_and_the_cache_holds() -> None:
         in sliding["step_positions"].statement
     )
     left = "7 positions, one fewer than its window of 8"
-    assert f"`sliding_attention` {left}; `full_attention` 48" in sliding["cache_by_block_type"].statement
+    assert f"`sliding_attention` {left}; `full_attention` 40" in sliding["cache_by_block_type"].statement
     assert f"`full_attention` {left}." in generation("mistral")["cache_by_block_type"].statement
     assert "`linear_attention` a state of 12,288 bytes" in hybrid["cache_by_block_type"].statement
 
