@@ -113,7 +113,7 @@ def _details(rows: Sequence[tuple[registry.Family, list[Entry]]]) -> list[str]:
         for entry in listed:
             said = entry.fault or entry.reason or KINDS.get(str(entry.kind), "")
             lines.append(f"  {MARKS.get(entry.column, '●')} {entry.id:<{width}}  {said}".rstrip())
-    return [*lines, "● has a record   ○ can be probed here   – cannot   ✗ has a record that is broken"]
+    return [*lines, "● has a record   ○ can be probed here   – cannot   ✗ has a record that cannot be read, and why"]
 
 
 def _data(family: registry.Family, listed: list[Entry]) -> dict[str, object]:
