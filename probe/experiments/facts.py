@@ -9,6 +9,7 @@ from ..schema import Fact
 from .backward import gradient_facts
 from .balancing import balancing_facts
 from .base import STRICT, in_words
+from .biases import bias_facts
 from .cache import cache_facts
 from .calling import calling_facts
 from .expert_slots import slot_facts
@@ -59,6 +60,7 @@ def facts(run: Run) -> list[Fact]:
         ("weights that are passed over", passed_over),
         ("scaling of frequencies", scaling_facts),
         ("matrices of MLPs", neuron_facts),
+        ("biases of last projections", bias_facts),
         ("loss that balances experts", balancing_facts),
         ("positions after an image", image_positions),
         ("names in files", file_names),

@@ -265,6 +265,8 @@ TOLD = (
          r"The experts of a token (stand|are not ordered)[^.]* by weight"),
     Told("TransformerLens (gelu_new), llama.cpp", "which GELU it is", activated, "know-machinery",
          r"The activations? of the MLPs (is|are) (SiLU|ReLU|the exact GELU|the GELU of the tanh approximation)"),
+    Told("TransformerLens (hook_result, b_O, b_U)", "what single heads and neurons leave out",
+         lambda p: "last_biases" in p.facts(), "know-consequences", r"adds? a bias|for zeros, so without a bias"),
     Told("captum, transformers", "whether embeddings may stand for ids", every, "know-calls",
          r"inputs_embeds.*(the same logits|other logits, by up to|cannot be called|\()"),
     Told("transformers (logits_to_keep)", "at which positions generate has logits", every, "know-calls",

@@ -74,3 +74,11 @@ def test_a_return_that_is_written_to_is_told_of() -> None:
     rows = [row.model_copy(update={"rewritten": row.path.endswith("q_proj")}) for row in page.record.returned]
     text = plain(changed(page, returned=rows), "know-consequences")
     assert "What model.layers.{i}.self_attn.q_proj returns is written to in place afterwards" in text
+
+
+def test_biases_of_some_blocks_are_said_to_be_the_twins() -> None:
+    page = committed("llama", LLAMA)
+    told = "know-consequences"
+    assert "The heads add a bias." in plain(with_fact(page, "last_biases", "The heads add a bias."), told)
+    some = with_fact(page, "last_biases", "The heads on block 1 add a bias.", blocks=[1])
+    assert "On the twin the heads on block 1 add a bias." in plain(some, told)

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from probe import names
 from probe.render.know.adding import BETWEEN, factors_of_sums, factors_of_terms
 from probe.render.know.heads import root_of_width, shared_heads
-from probe.render.know.subject import BLOCK, Subject, code, listing, say, within
+from probe.render.know.subject import BLOCK, Subject, code, listing, many, of_run, say, within
 from probe.render.know.terms import Term, host_of, terms
 from probe.render.text import prose
 from probe.render.trunk import met
@@ -36,8 +36,17 @@ def consequences(subject: Subject) -> list[Markup]:
         *shared_heads(subject),
         *root_of_width(subject),
         *_gradients(subject),
+        *_biases(subject),
         *_rewritten(subject),
     ]
+
+
+def _biases(subject: Subject) -> list[Markup]:
+    """What single heads and neurons have no part in."""
+    fact = subject.fact("last_biases")
+    if fact is None:
+        return []
+    return [of_run(subject, fact.statement) if many(fact, "blocks") else prose(fact.statement)]
 
 
 def _gradients(subject: Subject) -> list[Markup]:
