@@ -2,6 +2,7 @@
 
 ``python -m probe kernels`` calls both on the arguments that a twin's mixers pass, and keeps what it found in
 ``site_src/kernels.json``. On a machine without a CUDA device the kernels that are written in Triton run in its
-interpreter: their own code, but not a GPU's arithmetic. What is compiled for CUDA alone is told as not
-measured; where its package has the same function in PyTorch too, that is called, and told as such.
+interpreter, and those in CUDA C++ are compiled for the processor with a stand-in for CUDA's runtime: their own code,
+but not a GPU's arithmetic. What cannot be compiled so is told as not measured; where its package has the same function
+in PyTorch too, that is called, and told as such.
 """

@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import shutil
+import sysconfig
 from collections.abc import Iterable
+from pathlib import Path
 
 from probe import jobs, registry, store
 from probe.arguments import Parser
@@ -18,6 +21,7 @@ NEEDED = {
     "einops": "einops",
     "fla": "fla-core",
     "mamba_ssm": "mamba-ssm",
+    "ninja": "ninja",
     "triton": "triton",
 }
 """Packages by the name they are imported by, and what is installed to have them."""
@@ -32,8 +36,9 @@ def kernels(given: list[str]) -> int:
         prog="python -m probe kernels",
         description="Call the kernels that transformers runs in place of its PyTorch code, and that code, on the same "
         "arguments of the twins' mixers, and keep how far their numbers are apart.",
-        epilog="They run on a CUDA device where there is one, else in Triton's interpreter on the CPU: the kernels' "
-        "code without a GPU's arithmetic.",
+        epilog="They run on a CUDA device where there is one. Else those written in Triton run in its interpreter, and "
+        "those in CUDA C++ are compiled for the CPU with a stand-in for CUDA's runtime: the kernels' code without a "
+        "GPU's arithmetic.",
     )
     parser.add_argument(
         "families", nargs="*", metavar="FAMILY", help="default: all that have mixers; others stay as kept"
@@ -52,6 +57,7 @@ def kernels(given: list[str]) -> int:
     with Bar(1, "loading the libraries") as start:
         on_cuda = jobs.heavy("torch").cuda.is_available()
         if not on_cuda:
+            _require_compiler()
             interpreter.ask()
             interpreter.prepare()
         measuring, results = jobs.heavy("probe.kernels.measure"), jobs.heavy("probe.kernels.results")
@@ -86,6 +92,15 @@ def mixing(among: Iterable[str] = ("*",)) -> list[str]:
         if any(sublayer["kind"] == "mixer" for shape in shapes for sublayer in shape["sublayers"]):
             found[path.parent.name] = None
     return [*found]
+
+
+def _require_compiler() -> None:
+    """What compiles kernels for the CPU; looked for before the minutes that all takes."""
+    compiler = os.environ.get("CXX", "c++")
+    if shutil.which(compiler) is None:
+        raise ProbeError(f"There is no C++ compiler ({compiler}) for the kernels in CUDA C++: apt install g++.")
+    if not (header := Path(sysconfig.get_path("include")) / "Python.h").exists():
+        raise ProbeError(f"Kernels in CUDA C++ are compiled with {header}, which is missing: apt install python3-dev.")
 
 
 def _require_packages() -> None:

@@ -14,13 +14,17 @@ import torch
 from probe.derive.kernels import stand_in
 from probe.experiments.recurrence_code import choice, chosen
 from probe.measure.rounding import digits, one_digit
-from probe.schema.kernels import Comparison, Difference
+from probe.schema.kernels import Comparison, Difference, Ran
 
 Function = Callable[..., Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 During = Literal["prompt", "step"]
 
 RETURNED = ("output", "state")
 """What a mixer's functions return, by place."""
+
+PITCH = 8
+"""Kernels that read several numbers at once want strides that are multiples of it; a twin's sizes may be too small."""
 
 
 @dataclass
@@ -38,32 +42,57 @@ class Theirs:
     Attributes:
         function: None where it cannot run.
         reason: why it cannot, a clause.
+        ran: what executes its kernels.
+        launches: how many kernels have run so far, where that can be told: a call that runs none is no comparison.
         stopped: why no further call was made, a clause.
+        padded: the forwards whose calls were refused for their tensors' strides, and were made with others.
     """
 
     function: Function | None
     reason: str | None = None
+    ran: Ran | None = None
+    launches: Callable[[], int] | None = None
     calls: dict[During, int] = field(default_factory=dict)
     worst: dict[During, dict[str, Worst]] = field(default_factory=dict)
     dtypes: dict[During, str] = field(default_factory=dict)
     stopped: dict[During, str] = field(default_factory=dict)
+    padded: set[During] = field(default_factory=set)
 
     def why_not(self, during: During) -> str | None:
         """Why nothing was compared; None where something was."""
         return self.reason if self.function is None else self.stopped.get(during)
 
-    def compare(self, during: During, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Calls the function on arguments of its own, unless a call stopped before; whether all went well."""
+    def compare(self, during: During, call: Call, given: Arguments, padded: Arguments) -> bool:
+        """Calls the function on arguments of its own, unless a call stopped before; whether all went well.
+
+        Args:
+            padded: the same in padded rows, for a function that says that it refuses the strides of ``given``.
+        """
         if self.function is None or during in self.stopped:
             return False
         try:
-            found = self.function(*args, **_known(self.function, kwargs))
+            try:
+                found = self._run(self.function, given)
+            except Exception as error:
+                if "stride" not in str(error):
+                    raise
+                found = self._run(self.function, given := padded)
+                self.padded.add(during)
+            args, kwargs = given
             self._keep(during, [*_returned(call.result, found), *call.changed({**call.named(args), **kwargs})])
         except Exception as error:
             self.stopped[during] = f"the call stopped with an error ({words(error)})"
             return False
         self.calls[during] = self.calls.get(during, 0) + 1
         return True
+
+    def _run(self, function: Function, given: Arguments) -> Any:
+        before = self.launches() if self.launches else None
+        args, kwargs = given
+        found = function(*args, **_known(function, kwargs))
+        if self.launches and self.launches() == before:
+            raise ValueError("it ran no kernel")
+        return found
 
     def _keep(self, during: During, pairs: list[tuple[str, Any, Any]]) -> None:
         for name, ours, theirs in pairs:
@@ -83,7 +112,8 @@ class Theirs:
             Difference(of=name, apart=one_digit(worst.apart, up=True), largest=digits(worst.largest, 2))
             for name, worst in self.worst[during].items()
         ]
-        return {"calls": self.calls[during], "dtype": self.dtypes[during], "differences": differences}
+        told = {"calls": self.calls[during], "dtype": self.dtypes[during], "differences": differences}
+        return {**told, "ran": self.ran, "padded": during in self.padded}
 
 
 @dataclass
@@ -145,14 +175,14 @@ class Beside:
         call = Call([*inspect.signature(plain).parameters], {}, {})
         call.given = {**call.named(args), **kwargs}
         call.before = {name: value.clone() for name, value in call.given.items() if isinstance(value, torch.Tensor)}
-        copies = [_copies(args, kwargs), _copies(args, kwargs)]
+        copies = [[_copies(args, kwargs, copy) for copy in (_copy, _padded)] for _ in range(2)]
         call.result = plain(*args, **_known(plain, kwargs))
         if self.during not in self.called:
             self.called.append(self.during)
-        for theirs, (copied, named) in zip((self.kernel, self.reference), copies, strict=True):
+        for theirs, (copied, padded) in zip((self.kernel, self.reference), copies, strict=True):
             if call.result is None:
                 theirs.stopped[self.during] = "transformers has no PyTorch code that gives a result there"
-            elif theirs.compare(self.during, call, copied, named):
+            elif theirs.compare(self.during, call, copied, padded):
                 break
         return call.result
 
@@ -174,13 +204,14 @@ class Beside:
         reason = self.kernel.why_not(during)
         if reason is None:
             return self.kernel.told(during)
+        ran = self.kernel.ran if self.kernel.function else None
         if self.reference.function is None:
-            return {"calls": 0, "reason": reason}
+            return {"calls": 0, "reason": reason, "ran": ran}
         name = self.reference.function.__name__
         if failed := self.reference.why_not(during):
             also = "" if failed == reason else f"; of `{name}`, the package's own PyTorch version, {failed}"
-            return {"calls": 0, "reason": reason + also}
-        return {**self.reference.told(during), "reference": name, "reason": reason}
+            return {"calls": 0, "reason": reason + also, "ran": ran}
+        return {**self.reference.told(during), "reference": name, "reason": reason, "ran": ran}
 
 
 def _known(function: Function, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -189,8 +220,8 @@ def _known(function: Function, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if name in taken}
 
 
-def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    return tuple(_copy(value) for value in args), {name: _copy(value) for name, value in kwargs.items()}
+def _copies(args: tuple[Any, ...], kwargs: dict[str, Any], copy: Callable[[Any], Any]) -> Arguments:
+    return tuple(copy(value) for value in args), {name: copy(value) for name, value in kwargs.items()}
 
 
 def _copy(value: Any) -> Any:
@@ -201,6 +232,17 @@ def _copy(value: Any) -> Any:
     return torch.empty(0, dtype=value.dtype, device=value.device).set_(
         storage, value.storage_offset(), value.size(), value.stride()
     )
+
+
+def _padded(value: Any) -> Any:
+    """A tensor with its dimensions in the same order in memory, and each stride but 1 a multiple of :data:`PITCH`."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    strides, reach = [0] * value.dim(), 1
+    for dim in sorted(range(value.dim()), key=lambda dim: (value.stride(dim), value.size(dim))):
+        strides[dim] = reach
+        reach = math.ceil(reach * value.size(dim) / PITCH) * PITCH
+    return torch.empty_strided(value.size(), strides, dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _returned(ours: Any, theirs: Any) -> list[tuple[str, Any, Any]]:

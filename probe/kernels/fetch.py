@@ -1,6 +1,7 @@
 """Another package's function, imported from where transformers looks for it, or why it is not there.
 
-Beside it stands the package's own PyTorch version of the function, where it has one: that runs on any device.
+Where a part of the package is compiled for CUDA devices and not there, its source is compiled for the processor.
+Beside the function stands the package's own PyTorch version of it, where it has one: that runs on any device.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from transformers.integrations import hub_kernels
+
+from probe.kernels.compiled import CannotCompile, part
 
 Function = Callable[..., Any]
 
@@ -28,11 +31,29 @@ class Fetched:
     Attributes:
         reason: a clause that says what stands against the function.
         reference: the package's own PyTorch version of the function, called as the function is; None where it has none.
+        launches: how many kernels the stand-in for CUDA's runtime has run so far; None where no part was compiled for
+            the processor.
     """
 
     function: Function | None = None
     reason: str | None = None
     reference: Function | None = None
+    launches: Callable[[], int] | None = None
+
+
+@dataclass
+class Behind:
+    """A module that needs compiled parts, imported with those that could be made here.
+
+    Attributes:
+        module: None where it cannot be imported so either.
+        launches: as :class:`Fetched` has it.
+        lacks: why each of the others could not be made, a clause, by the name that it is imported by.
+    """
+
+    module: ModuleType | None = None
+    launches: Callable[[], int] | None = None
+    lacks: dict[str, str] = field(default_factory=dict)
 
 
 def fetch(package: str, name: str) -> Fetched:
@@ -48,14 +69,20 @@ def fetch(package: str, name: str) -> Fetched:
         module = _module(package, inner)
     except ImportError as error:
         if _compiled(error):
-            opened = _uncompiled(package, inner)
-            reason = f"`{error.name}` is needed, which is compiled for CUDA devices and was not there"
-            return Fetched(reason=reason, reference=_reference(getattr(opened, name, None)))
+            return _made(_behind(package, inner), package, name)
         return Fetched(reason=f"`{package}` could not be imported ({error})")
-    found = getattr(module, name, None)
+    return _made(Behind(module), package, name)
+
+
+def _made(behind: Behind, package: str, name: str) -> Fetched:
+    found = getattr(behind.module, name, None)
+    if behind.lacks:
+        lacking, why = next(iter(behind.lacks.items()))
+        reason = f"`{lacking}` is needed, which is compiled for CUDA devices and was not there; {why}"
+        return Fetched(reason=reason, reference=_reference(found))
     if found is None:
         return Fetched(reason=f"the package `{package}` has no such function")
-    return Fetched(found, reference=_reference(found))
+    return Fetched(found, reference=_reference(found), launches=behind.launches)
 
 
 def _module(package: str, inner: str | None) -> ModuleType:
@@ -82,21 +109,29 @@ def _compiled(error: ImportError) -> bool:
 
 
 @functools.cache
-def _uncompiled(package: str, inner: str | None) -> ModuleType | None:
-    """The module with empty ones in place of the compiled parts that it asks for, once: it may register operators.
+def _behind(package: str, inner: str | None) -> Behind:
+    """The module with the compiled parts that it asks for, once: it may register operators.
 
-    Nothing of it stays imported, so that it is not found by whoever could take it for whole. None where it cannot be
-    imported so either.
+    A part that cannot be made is an empty module. Nothing of it stays imported, so that it is not found by whoever
+    could take it for whole.
     """
+    behind = Behind()
     parts: dict[str, ModuleType] = {}
-    while True:
+    while behind.module is None:
         try:
             with _apart(package, parts):
-                return _module(package, inner)
+                behind.module = _module(package, inner)
         except ImportError as error:
-            if not _compiled(error) or error.name in parts:
-                return None
-            parts[str(error.name)] = ModuleType(str(error.name))
+            name = str(error.name)
+            if not _compiled(error) or name in parts:
+                break
+            try:
+                made = part(name)
+            except CannotCompile as why:
+                parts[name], behind.lacks[name] = ModuleType(name), str(why)
+            else:
+                parts[name], behind.launches = made.module, made.launches
+    return behind
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from probe.experiments.stepping import CACHES
 from probe.kernels.compare import Beside, Function, Theirs, words
 from probe.kernels.fetch import Fetched, fetch
 from probe.schema import Provenance
-from probe.schema.kernels import Comparison, KernelResults
+from probe.schema.kernels import Comparison, KernelResults, Ran
 
 PACKAGES = ("causal_conv1d", "fla", "mamba_ssm", "triton")
 """Those whose versions are kept, by the name they are imported by."""
@@ -40,7 +40,9 @@ def twin(target: Target, device: str = "cpu", fetch: Fetch = fetch) -> list[Comp
         held = stand_in(function)
         assert held is not None
         found = fetch(held.package, held.function)
-        watched.append(Beside(function, Theirs(found.function, found.reason), Theirs(found.reference)))
+        ran: Ran = "compiled" if found.launches else "cuda" if device == "cuda" else "interpreter"
+        kernel = Theirs(found.function, found.reason, ran, found.launches)
+        watched.append(Beside(function, kernel, Theirs(found.reference)))
     if not watched:
         return []
     with contextlib.ExitStack() as stack, torch.no_grad(), _full_float32():
@@ -94,7 +96,6 @@ def header(device: str) -> dict[str, Any]:
     python = ".".join(platform.python_version_tuple()[:2])
     return {
         "provenance": Provenance(**versions, device=device, python=python),
-        "ran": "cuda" if device == "cuda" else "interpreter",
         "device": torch.cuda.get_device_name() if device == "cuda" else None,
         "packages": packages,
     }

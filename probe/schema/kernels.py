@@ -9,6 +9,8 @@ from pydantic import Field
 from .part import Part
 from .record import Provenance
 
+Ran = Literal["cuda", "interpreter", "compiled"]
+
 
 class Difference(Part):
     """One tensor that both functions give or change."""
@@ -36,6 +38,14 @@ class Comparison(Part):
         None,
         description="the package's own PyTorch version of its function, called because the function itself could not run: `calls` and `differences` are of this one, and say nothing of a kernel; null where the function itself ran, or neither",
     )
+    ran: Ran | None = Field(
+        None,
+        description="what executed the package's function, or where its call stopped: a CUDA device; Triton's interpreter, on a CPU; or a CPU, for which its CUDA source was compiled with a stand-in for CUDA's runtime. The last two execute its own code without a GPU's arithmetic. Null where the function itself was not called",
+    )
+    padded: bool = Field(
+        False,
+        description="the function refused the strides of the twin's tensors, and was called on the same numbers with strides that are multiples of 8",
+    )
     reason: str | None = Field(None, description="why the function was not compared; null where it was")
 
 
@@ -43,10 +53,7 @@ class KernelResults(Part):
     """Everything that `python -m probe kernels` measured."""
 
     provenance: Provenance = Field(description="of the PyTorch code, and where it ran")
-    ran: Literal["interpreter", "cuda"] = Field(
-        description="where the kernels ran: in Triton's interpreter on a CPU, which executes their code without a GPU's arithmetic, or on a CUDA device"
-    )
-    device: str | None = Field(None, description="name of the CUDA device; null in the interpreter")
+    device: str | None = Field(None, description="name of the CUDA device; null where all ran on a CPU")
     packages: dict[str, str] = Field(
         description="versions of the packages that have the kernels, and of Triton, by the name they are imported by"
     )

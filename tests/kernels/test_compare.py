@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,9 +21,9 @@ from transformers.models.mamba2 import modeling_mamba2
 from transformers.models.qwen3_next import modeling_qwen3_next
 
 from probe.experiments.recurrence_code import choice, chosen
-from probe.kernels import measure, results
+from probe.kernels import compiled, measure, results
 from probe.kernels.fetch import Fetched, fetch
-from probe.kernels.fetch import _uncompiled as module_behind
+from probe.kernels.fetch import _behind as module_behind
 from probe.schema.kernels import Comparison
 from tests.conftest import ROOT
 
@@ -164,7 +166,53 @@ def test_where_the_kernel_cannot_run_the_packages_own_pytorch_version_is_called_
     for found, by in ((right["mamba_selective_scan"], 0), (wrong["mamba_selective_scan"], 0.5)):
         assert (found.reference, found.reason, found.calls) == ("selective_scan_fn_ref", reason, 3)
         assert {difference.of: difference.apart for difference in found.differences} == {"output": by, "state": 0}
+        assert found.ran == (None if function is None else "interpreter")
     assert right["causal_conv1d_fn"].reference is None and not right["causal_conv1d_fn"].differences
+
+
+def test_a_kernel_that_refuses_the_twins_strides_is_called_on_the_same_numbers_with_others() -> None:
+    given: list[tuple[int, ...]] = []
+
+    def look(package: str, name: str) -> Fetched:
+        found = planted(off)(package, name)
+
+        def picky(hidden_states: torch.Tensor, dt: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            given.append(dt.stride())
+            if any(stride % 8 for stride in dt.stride() if stride != 1):
+                raise RuntimeError("it wants a stride that is a multiple of 8")
+            return found.function(hidden_states, dt, *args, **kwargs)
+
+        picky.__signature__ = inspect.signature(found.function) if found.function else None  # type: ignore[attr-defined]
+        return Fetched(picky) if found.function else found
+
+    name = "mamba2_chunk_scan"
+    found = compared("mamba2", look)[name]
+    assert apart(found) == {"output": 0.5, "state": 0} and found.padded and found.calls == 3
+    assert [stride % 8 for stride in given[0]] == [4, 4, 1] and [stride % 8 for stride in given[1]] == [0, 0, 1]
+    assert not compared("mamba2", planted(same))[name].padded
+    refused = compared("mamba2", lambda *_: Fetched(refusing))[name]
+    assert refused.reason == "the call stopped with an error (RuntimeError: no stride)" and not refused.padded
+
+
+def refusing(*_: Any, **__: Any) -> None:
+    raise RuntimeError("no stride")
+
+
+def test_what_ran_is_told_and_a_call_that_ran_no_kernel_is_no_comparison() -> None:
+    launched = [0]
+
+    def launching(found: tuple[Any, ...]) -> Any:
+        launched[0] += 1
+        return same(found)
+
+    def look(change: Change) -> measure.Fetch:
+        return lambda package, name: replace(planted(change)(package, name), launches=lambda: launched[0])
+
+    name = "mamba2_chunk_scan"
+    assert compared("mamba2", look(launching))[name].ran == "compiled"
+    said = compared("mamba2", look(same))[name]
+    assert said.reason == "the call stopped with an error (ValueError: it ran no kernel)" and said.ran == "compiled"
+    assert compared("mamba2", planted(same))[name].ran == "interpreter"
 
 
 def test_where_the_kernel_ran_its_pytorch_version_is_not_called() -> None:
@@ -287,10 +335,31 @@ def test_a_pytorch_version_is_found_behind_a_compiled_part_that_is_missing(packa
     assert fetch("planted_kernels", "step").reference is None and fetch("planted_kernels", "scan").reference is None
 
 
+def test_a_compiled_part_that_is_missing_is_made_and_the_packages_function_runs_it(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ModuleType("planted_cuda")
+    ran: list[int] = []
+    made.run = lambda: ran.append(1)  # type: ignore[attr-defined]
+    monkeypatch.setattr("probe.kernels.fetch.part", lambda _: compiled.Part(made, lambda: len(ran)))
+    assert fetch("planted_kernels", "step").launches is None  # which needs no such part
+    before = {name for name in sys.modules if name.startswith("planted")}
+    found = fetch("planted_kernels", "inner_scan_fn")
+    assert found.function is not None and found.reason is None and found.launches is not None
+    assert found.reference is not None and found.launches() == 0
+    found.function(1, 2)
+    assert found.launches() == 1
+    assert {name for name in sys.modules if name.startswith("planted")} == before
+
+
 @pytest.mark.parametrize(
     ("package_name", "name", "said"),
     [
-        ("planted_kernels", "scan", "`planted_cuda` is needed, which is compiled for CUDA devices"),
+        (
+            "planted_kernels",
+            "scan",
+            "`planted_cuda` is needed, which is compiled for CUDA devices and was not there; its source was not there",
+        ),
         ("planted_kernels", "inner_scan_fn", "`planted_cuda` is needed, which is compiled for CUDA devices"),
         ("planted_kernels", "lost", "the package `planted_kernels` has no such function"),
         ("no_such_kernels", "step", "the package `no_such_kernels` was not installed"),

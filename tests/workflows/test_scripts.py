@@ -22,14 +22,22 @@ printf '%s\\n' "$@" >> "$HOME/asked"
 """
 PROBE = """\
 #!{python}
-import os, pathlib, sys
+import os, pathlib, sys, tarfile
 log = pathlib.Path(os.environ["HOME"]) / "probed"
 with log.open("a") as stream:
     stream.write(" ".join(sys.argv[1:]) + "\\n")
 record = pathlib.Path("site_src/records/llama/new--record.json")
 if "--device" in sys.argv:
     record.write_text(next(record.parent.glob("[!n]*.json")).read_text().replace("SmolLM2", "NewLM"))
-if sys.argv[1:3] == ["-m", "pip"]:
+if "tomllib" in sys.argv[-2]:
+    code, sys.argv = sys.argv[2], sys.argv[2:]
+    sys.exit(exec(code))
+if sys.argv[1:4] == ["-m", "pip", "download"]:
+    at = pathlib.Path(sys.argv[sys.argv.index("--dest") + 1])
+    (at / "setup.py").write_text("a source")
+    with tarfile.open(at / "one.tar.gz", "w:gz") as archive:
+        archive.add(at / "setup.py", "one-1/setup.py")
+if sys.argv[1:4] == ["-m", "pip", "install"]:
     log.with_name("built").write_text(str(sorted(name for name in os.environ if "CUDA_BUILD" in name)))
 if "kernels" in sys.argv and "probe" in sys.argv:
     pathlib.Path("site_src/kernels.json").write_text("new")
@@ -133,6 +141,15 @@ def test_kernels_are_measured_in_an_environment_of_their_own_and_become_a_pull_r
     assert done.returncode == 0, done.stderr
     asked = repository.said("probed").splitlines()
     [installed] = [line for line in asked if line.startswith("-m pip install")]
+    fetched = [line for line in asked if line.startswith("-m pip download")]
+    sources = repository.home / "venv-kernels" / "sources"
+    if left_out:  # and compiled from source
+        assert len(fetched) == 1 and "causal-conv1d==" in fetched[0] and "mamba-ssm==" in fetched[0]
+        assert (sources / "one-1" / "setup.py").read_text() == "a source"
+        assert repository.run("scripts/kernels", "mamba", **environment).returncode == 0
+        assert repository.said("probed").count("-m pip download") == 1
+    else:
+        assert not fetched and not sources.exists()
     assert {"--no-deps", "--no-build-isolation"} <= {*installed.split()} and repository.said("built") == str(left_out)
     assert asked[-1] == "-m probe kernels mamba"
     assert (repository.home / "venv-kernels" / ".has-kernels").is_file()

@@ -64,7 +64,7 @@ def others(subject: Subject, told: Sequence[str], found: KernelResults | None) -
         }
         not_measured = say(text, package=code(package), too=" too" if told else "", **parts) + _why(same[0])
         said.append(Markup(" ").join([not_measured, *_references(found, same)]))
-    ran = [each.package for each in compared if each.reason is None]
+    ran = [each for each in compared if each.reason is None]
     return [*said, *([_where(found, ran)] if ran else []), *_open(compared)]
 
 
@@ -94,17 +94,22 @@ def _open(compared: Sequence[Comparison]) -> list[Markup]:
         if far
         else "such PyTorch versions compute what the code of transformers does, to within rounding"
     )
-    text = (
-        "So on these arguments {shown}. Whether a kernel that was not run keeps to its PyTorch version, and how a GPU "
-        "rounds, is open: on a machine with a CUDA device {command} measures it."
-    )
-    return [say(text, shown=shown, command=code("python -m probe kernels"))]
+    said = [say("So on these arguments {shown}.", shown=shown)]
+    if any(each.ran is None for each in stood_in):
+        text = (
+            "Whether a kernel that was not run keeps to its PyTorch version, and how a GPU rounds, is open: on a "
+            "machine with a CUDA device {command} measures it."
+        )
+        said.append(say(text, command=code("python -m probe kernels")))
+    return [Markup(" ").join(said)]
 
 
 def _apart(each: Comparison) -> Markup:
     text = "Called on the same {dtype} arguments of {called}, it gives {parts}."
     parts = listing([_part(difference) for difference in each.differences])
-    return say(text, called=CALLED[each.during or "prompt"], dtype=each.dtype, parts=parts)
+    said = say(text, called=CALLED[each.during or "prompt"], dtype=each.dtype, parts=parts)
+    padded = " It refused the strides of the twin's tensors, and got the same numbers in rows padded to multiples of 8."
+    return said + prose(padded) if each.padded else said
 
 
 def _part(difference: Difference) -> Markup:
@@ -117,17 +122,32 @@ def _why(each: Comparison) -> Markup:
     return prose(f"{each.reason}.")
 
 
-def _where(found: KernelResults, packages: Sequence[str]) -> Markup:
+def _where(found: KernelResults, ran: Sequence[Comparison]) -> Markup:
     """On what the kernels ran, with the versions of what ran."""
-    versions = ", ".join(f"{name} {found.packages[name]}" for name in (*dict.fromkeys(packages), "triton"))
-    if found.ran == "cuda":
+    if any(each.ran == "cuda" for each in ran):
         text = (
             "The kernels that were measured ran on {device} ({versions}), the PyTorch code beside them in full float32 "
             "(without TF32)."
         )
-        return say(text, device=found.device, versions=versions)
+        return say(text, device=found.device, versions=_versions(found, ran, "triton"))
+    ways = []
+    if interpreted := [each for each in ran if each.ran == "interpreter"]:
+        text = "{functions} in Triton's interpreter ({versions})"
+        ways.append(say(text, functions=_named(interpreted), versions=_versions(found, interpreted, "triton")))
+    if compiled := [each for each in ran if each.ran == "compiled"]:
+        text = "{functions} from CUDA source, compiled with a stand-in for CUDA's runtime ({versions})"
+        ways.append(say(text, functions=_named(compiled), versions=_versions(found, compiled)))
     text = (
-        "The kernels that were measured ran in Triton's interpreter on a CPU, not on a GPU ({versions}): it executes "
-        "their own code, but not a GPU's arithmetic, so what a GPU rounds otherwise is not in these numbers."
+        "The kernels that were measured ran on a CPU, not on a GPU: {ways}. This executes their own code, but not a "
+        "GPU's arithmetic: what a GPU rounds otherwise, or sums in another order, is not in these numbers."
     )
-    return say(text, versions=versions)
+    return say(text, ways=listing(ways))
+
+
+def _named(ran: Sequence[Comparison]) -> Markup:
+    return listing([code(name) for name in dict.fromkeys(each.stand_in for each in ran)])
+
+
+def _versions(found: KernelResults, ran: Sequence[Comparison], *further: str) -> str:
+    names = dict.fromkeys([*(each.package for each in ran), *further])
+    return ", ".join(f"{name} {found.packages[name]}" for name in names)
