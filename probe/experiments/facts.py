@@ -6,33 +6,33 @@ import os
 
 from ..measure.run import Run
 from ..schema import Fact
-from .backward import gradient_facts
-from .balancing import balancing_facts
+from .attention.padding import padding_facts
+from .attention.score_scales import score_scales
+from .attention.sdpa import sdpa_facts
 from .base import STRICT, in_words
-from .biases import bias_facts
-from .cache import cache_facts
-from .calling import calling_facts
-from .expert_slots import slot_facts
-from .expert_weights import expert_facts
-from .file_names import file_names
-from .generation import generation_facts
-from .half_facts import half_facts
-from .hidden_states import hidden_state_facts
-from .image_positions import image_positions
-from .misread import misread_facts
-from .mixer_projections import mixer_facts
-from .naive_lens import naive_lens_facts
-from .neurons import neuron_facts
-from .norm_epsilon import epsilon_facts
-from .padding import padding_facts
-from .passed_over import passed_over
-from .recurrence_code import recurrence_facts
-from .rotary_modules import rotary_facts
-from .rotary_scaling import scaling_facts
-from .score_scales import score_scales
-from .sdpa import sdpa_facts
-from .tail import tail_facts
-from .wiring import hyper_connections
+from .calls.backward import gradient_facts
+from .calls.cache import cache_facts
+from .calls.calling import calling_facts
+from .calls.file_names import file_names
+from .calls.generation import generation_facts
+from .calls.half_facts import half_facts
+from .calls.passed_over import passed_over
+from .mlp.balancing import balancing_facts
+from .mlp.expert_slots import slot_facts
+from .mlp.expert_weights import expert_facts
+from .mlp.neurons import neuron_facts
+from .recurrence.mixer_projections import mixer_facts
+from .recurrence.recurrence_code import recurrence_facts
+from .rotary.image_positions import image_positions
+from .rotary.modules import rotary_facts
+from .rotary.scaling import scaling_facts
+from .stream.biases import bias_facts
+from .stream.hidden_states import hidden_state_facts
+from .stream.misread import misread_facts
+from .stream.naive_lens import naive_lens_facts
+from .stream.norm_epsilon import epsilon_facts
+from .stream.tail import tail_facts
+from .stream.wiring import hyper_connections
 
 
 def facts(run: Run) -> list[Fact]:

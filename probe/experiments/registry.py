@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from . import (
-    attention,
-    beside,
-    bounded,
-    clipping,
-    depth,
-    frequencies,
-    gated_norms,
-    halves,
-    heads,
-    latent,
-    looping,
-    mixers,
-    mlps,
-    norms,
-    one_for_several,
-    order,
-    places,
-    projections,
-    readout,
-    residual,
-    rotary,
-    routing,
-    shortened,
-    sizes,
-    sources,
-    storage,
-    support,
-    unlisted,
-    vision,
-    wiring,
-)
+from .attention import arithmetic, beside, clipping, depth, heads, latent, projections, sources, support
 from .base import Quirk
+from .calls import halves, shortened, storage
+from .mlp import bounded, mlps, routing
+from .recurrence import mixers
+from .rotary import frequencies, order, places, variants
+from .stream import gated_norms, looping, norms, one_for_several, readout, residual, sizes, unlisted, wiring
+from .vision import images
 
 QUIRKS: tuple[Quirk, ...] = (
     *wiring.QUIRKS,
@@ -50,12 +25,12 @@ QUIRKS: tuple[Quirk, ...] = (
     *projections.QUIRKS,
     *sources.QUIRKS,
     *clipping.QUIRKS,
-    *attention.QUIRKS,
+    *arithmetic.QUIRKS,
     *depth.QUIRKS,
     *heads.QUIRKS,
     *latent.QUIRKS,
     *support.QUIRKS,
-    *rotary.QUIRKS,
+    *variants.QUIRKS,
     *order.QUIRKS,
     *frequencies.QUIRKS,
     *places.QUIRKS,
@@ -66,5 +41,5 @@ QUIRKS: tuple[Quirk, ...] = (
     *bounded.QUIRKS,
     *readout.QUIRKS,
     *halves.QUIRKS,
-    *vision.QUIRKS,
+    *images.QUIRKS,
 )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from probe.derive.kernels import stand_in
-from probe.experiments.recurrence_code import choice, chosen
+from probe.experiments.recurrence.recurrence_code import choice, chosen
 from probe.measure.rounding import digits, one_digit
 from probe.schema.kernels import Comparison, Difference, Ran
 

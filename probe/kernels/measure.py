@@ -14,8 +14,8 @@ from transformers import DynamicCache
 
 from probe.checkpoints import Target, factory, load, targets
 from probe.derive.kernels import stand_in
-from probe.experiments.recurrence_code import named_in
-from probe.experiments.stepping import CACHES
+from probe.experiments.recurrence.recurrence_code import named_in
+from probe.experiments.recurrence.stepping import CACHES
 from probe.kernels.compare import Beside, Function, Theirs, words
 from probe.kernels.fetch import Fetched, fetch
 from probe.schema import Provenance

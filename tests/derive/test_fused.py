@@ -22,7 +22,7 @@ from probe.checkpoints import factory, load, targets
 from probe.derive.declare import Declared
 from probe.derive.draft import draft
 from probe.derive.kernels import stand_in
-from probe.experiments.recurrence_code import choice, chosen, recurrence_facts
+from probe.experiments.recurrence.recurrence_code import choice, chosen, recurrence_facts
 from probe.measure.run import Run, measure
 from probe.schema import Fact
 from probe.standard import StandardizedTransformer

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.cache import contents
-from probe.experiments.looked import seen_by
-from probe.experiments.scores import Seen, fit
-from probe.experiments.support import Support, classify
-from probe.experiments.turning import rotary
+from probe.experiments.attention.looked import seen_by
+from probe.experiments.attention.scores import Seen, fit
+from probe.experiments.attention.support import Support, classify
+from probe.experiments.calls.cache import contents
+from probe.experiments.rotary.turning import rotary
 
 CLOSE = 2e-4
 SHIFTS = (0, 1, 16, 1024)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.biases import bias_facts
+from probe.experiments.stream.biases import bias_facts
 
 RunOf = Callable[..., Any]
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from probe.experiments.expert_matrices import Mixture
-from probe.experiments.expert_weights import Order, examine, expert_facts
+from probe.experiments.mlp.expert_matrices import Mixture
+from probe.experiments.mlp.expert_weights import Order, examine, expert_facts
 
 RunOf = Callable[..., Any]
 

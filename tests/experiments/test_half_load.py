@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from probe.experiments.half_facts import half_facts
-from probe.experiments.halves import half
+from probe.experiments.calls.half_facts import half_facts
+from probe.experiments.calls.halves import half
 
 RunOf = Callable[..., Any]
 

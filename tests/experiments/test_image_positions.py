@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probe.experiments.image_positions import image_positions
+from probe.experiments.rotary.image_positions import image_positions
 
 RunOf = Callable[..., Any]
 

@@ -14,10 +14,10 @@ import pytest
 
 from probe.checkpoints import load, targets
 from probe.experiments import QUIRKS
+from probe.experiments.attention.score_scales import score_scales
 from probe.experiments.base import Verdict
-from probe.experiments.cache import cache_facts
-from probe.experiments.generation import generation_facts
-from probe.experiments.score_scales import score_scales
+from probe.experiments.calls.cache import cache_facts
+from probe.experiments.calls.generation import generation_facts
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from probe.checkpoints import load, targets
-from probe.experiments.latent import QUIRKS, latent_attention
+from probe.experiments.attention.latent import QUIRKS, latent_attention
 from probe.measure.run import Run, measure
 from probe.standard import StandardizedTransformer
 

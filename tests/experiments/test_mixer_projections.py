@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.mixer_projections import in_words, mixer_facts, split
+from probe.experiments.recurrence.mixer_projections import in_words, mixer_facts, split
 
 RunOf = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.naive_lens import naive_lens_facts
+from probe.experiments.stream.naive_lens import naive_lens_facts
 
 RunOf = Callable[..., Any]
 

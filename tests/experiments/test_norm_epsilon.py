@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from probe.experiments.norm_epsilon import epsilon, epsilon_facts
-from probe.experiments.norms import Call
+from probe.experiments.stream.norm_epsilon import epsilon, epsilon_facts
+from probe.experiments.stream.norms import Call
 
 RunOf = Callable[..., Any]
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.backward import gradient_facts
-from probe.experiments.balancing import balancing_facts
-from probe.experiments.calling import calling_facts
-from probe.experiments.expert_slots import slot_facts
-from probe.experiments.file_names import file_names
-from probe.experiments.neurons import neuron_facts
+from probe.experiments.calls.backward import gradient_facts
+from probe.experiments.calls.calling import calling_facts
+from probe.experiments.calls.file_names import file_names
+from probe.experiments.mlp.balancing import balancing_facts
+from probe.experiments.mlp.expert_slots import slot_facts
+from probe.experiments.mlp.neurons import neuron_facts
 
 RunOf = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.padding import PADDING, in_words, inputs, padding_facts
+from probe.experiments.attention.padding import PADDING, in_words, inputs, padding_facts
 
 RunOf = Callable[..., Any]
 

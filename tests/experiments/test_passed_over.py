@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from probe.experiments.passed_over import passed_over
+from probe.experiments.calls.passed_over import passed_over
 
 RunOf = Callable[..., Any]
 

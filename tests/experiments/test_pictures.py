@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from probe.experiments import pictures, run_all
+from probe.experiments.attention.scores import Fit
 from probe.experiments.base import STRICT
 from probe.experiments.pictures import (
     bound,
@@ -23,7 +24,6 @@ from probe.experiments.pictures import (
     spectrum,
     stream,
 )
-from probe.experiments.scores import Fit
 from probe.measure.run import Run
 from probe.schema import Experiment, Picture
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from probe.experiments.rotary_modules import length, rotary_facts
-from probe.experiments.rotary_scaling import scaling_facts
+from probe.experiments.rotary.modules import length, rotary_facts
+from probe.experiments.rotary.scaling import scaling_facts
 
 RunOf = Callable[..., Any]
 YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0, "original_max_position_embeddings": 64}

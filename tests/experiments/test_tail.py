@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.tail import tail_facts
+from probe.experiments.stream.tail import tail_facts
 
 RunOf = Callable[..., Any]
 PROMPT = torch.arange(40, 49)[None]

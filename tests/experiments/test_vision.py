@@ -14,7 +14,7 @@ from torch import nn
 
 from probe.checkpoints import images, load, targets, twins
 from probe.checkpoints.digest import of_weights
-from probe.experiments.vision import QUIRKS, _packed
+from probe.experiments.vision.images import QUIRKS, _packed
 from probe.measure.run import Run, measure
 from probe.schema import Experiment
 from probe.standard import StandardizedTransformer

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from probe.checkpoints import digest
-from probe.experiments.wiring import QUIRKS
+from probe.experiments.stream.wiring import QUIRKS
 from probe.standard.trace import Key
 
 Decide = Callable[..., Any]

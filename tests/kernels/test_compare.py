@@ -20,7 +20,7 @@ from transformers.models.mamba import modeling_mamba
 from transformers.models.mamba2 import modeling_mamba2
 from transformers.models.qwen3_next import modeling_qwen3_next
 
-from probe.experiments.recurrence_code import choice, chosen
+from probe.experiments.recurrence.recurrence_code import choice, chosen
 from probe.kernels import compiled, measure, results
 from probe.kernels.fetch import Fetched, fetch
 from probe.kernels.fetch import _behind as module_behind

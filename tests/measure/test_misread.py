@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from probe.checkpoints import load, resolve
-from probe.experiments.misread import misread_facts
+from probe.experiments.stream.misread import misread_facts
 from probe.measure.run import Run, measure
 from probe.schema import Fact
 from probe.standard import StandardizedTransformer

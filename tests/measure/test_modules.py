@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from probe.experiments.traced import attention_value
+from probe.experiments.attention.traced import attention_value
 from probe.measure.run import Run as Measured
 from probe.measure.run import measure
 from probe.record.findings import twin

@@ -13,8 +13,8 @@ from ...instruments.tap import Tapped
 from ...measure.rounding import digits
 from ...measure.run import Run
 from ...schema import Picture, Series
-from ..bounded import responses
-from ..clipping import limits, unturned
+from ..attention.clipping import limits, unturned
+from ..mlp.bounded import responses
 
 FACTORS = tuple(10.0**power for power in range(-2, 7))
 

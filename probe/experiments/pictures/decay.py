@@ -7,7 +7,7 @@ import torch
 from ...measure.rounding import digits
 from ...measure.run import Run
 from ...schema import Picture, Series
-from ..steps import Step, steps
+from ..recurrence.steps import Step, steps
 
 MOST = 96
 """Most channels that are shown; of more, some at equal steps are."""

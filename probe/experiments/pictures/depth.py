@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...measure.rounding import digits
 from ...measure.run import Run
 from ...schema import Picture, Series
-from ..depth import score_factors
-from ..looping import calls, effects
+from ..attention.depth import score_factors
+from ..stream.looping import calls, effects
 
 MOST = 16
 """Most passes that are shown, each of which takes a row of a forward."""

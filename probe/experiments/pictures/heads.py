@@ -8,7 +8,7 @@ import torch
 
 from ...measure.run import Run
 from ...schema import Picture
-from ..traced import attention_value
+from ..attention.traced import attention_value
 
 LONGEST = 24
 """Most tokens of a pattern."""

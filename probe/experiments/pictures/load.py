@@ -7,7 +7,7 @@ import torch
 from ...measure.run import Run
 from ...schema import Picture, Series
 from ..base import some
-from ..routing import number_of_experts
+from ..mlp.routing import number_of_experts
 
 NUMBERS = 512
 """Most numbers of one picture; of more blocks than that gives, some at equal steps are shown."""

@@ -9,10 +9,10 @@ import torch
 from ...instruments.tap import MASKED
 from ...measure.run import Run
 from ...schema import Picture
+from ..attention.prompts import prompts
+from ..attention.support import Support, classify, plain
+from ..attention.traced import attention_value
 from ..base import some
-from ..prompts import prompts
-from ..support import Support, classify, plain
-from ..traced import attention_value
 
 SHOWN = 24
 """Most rows and columns of a mask."""

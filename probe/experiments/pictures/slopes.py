@@ -8,8 +8,8 @@ from functools import partial
 from ...measure.rounding import digits
 from ...measure.run import Run
 from ...schema import Picture, Series
+from ..attention.scores import fits
 from ..base import some
-from ..scores import fits
 
 MOST = 4
 """Most blocks of differing slopes that are shown."""

@@ -11,7 +11,7 @@ from ...measure.rounding import digits
 from ...measure.run import Run
 from ...schema import Picture, Series
 from ..base import some
-from ..turning import Rotary, rotaries
+from ..rotary.turning import Rotary, rotaries
 
 QUIRKS = [
     "nope-blocks",

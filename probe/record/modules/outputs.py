@@ -13,7 +13,7 @@ import torch
 
 from ...checkpoints.implementation import default_attention, implementation
 from ...experiments.base import in_words
-from ...experiments.cache import contents
+from ...experiments.calls.cache import contents
 from ...measure.run import Run
 from ...schema import Entries, Output
 from .known import Known, name

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from nnsight.intervention.envoy import Envoy
 
-from ...experiments.traced import attention_value
+from ...experiments.attention.traced import attention_value
 from ...instruments.extra import SHORT, attentions, decoder, token_ids
 from ...instruments.learning import learning
 from ...instruments.rows import Change, Rows, hooks, removed

@@ -1,0 +1,1 @@
+"""MLPs and mixtures: activations, neurons, routers, and how experts' weights are stored."""
