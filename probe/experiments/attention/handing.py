@@ -21,6 +21,7 @@ from ...instruments.tap import MASKED, Tap
 from ...measure.run import Run
 from ...wiring.operands import first_given
 from ..answers import tolerance
+from ..stream.entrance import mixes_rows
 
 Pair = tuple[int, int]
 """The block that took noise, and another one that took none."""
@@ -53,7 +54,7 @@ def handed(run: Run) -> Handed:
     rows do that an expert's room is shared among, there is a forward for each block instead.
     """
     found = _noised(run) if _length(run) == BRIEF else alone(run, _rows, _noise_each, _length(run))
-    return _one_by_one(run) if found.mixed else found
+    return _one_by_one(run) if found.mixed or any(mixes_rows(run)) else found
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
-from ...instruments.extra import BRIEF, SCALE, token_ids
+from ...instruments.extra import BRIEF, SCALE, moved, token_ids
 from ...instruments.perturbed import Batch, perturbed
 from ...instruments.reweighted import called_with
 from ...instruments.rows import Change, Rows, Times, hooks, removed
 from ...measure.run import Run
+from ..answers import tolerance
 
 STREAM_SCALE = 1024.0
 """What the stream that enters a block is multiplied with in one row."""
@@ -91,6 +92,13 @@ def entrance(run: Run, batch: Batch, rows: Rows) -> Iterator[Entrance]:
         found.larger_table = called_with(module, {"weight": weight * SCALE}, given[0]).float()
     found.table = weight[given[0]].float()
     found.taken = _one_lane(rows.only(batch.arrived), found.embedded)
+
+
+def mixes_rows(run: Run) -> list[bool]:
+    """For each block whether it gives another output for the same input in another row of a batch."""
+    seen = entrance(run)
+    most = [max(moved(seen.leaving[index], row) for row in (seen.same, seen.again)) for index in range(len(run.text))]
+    return [change > max(1e-3, tolerance(run)) for change in most]
 
 
 def _one_lane(taken: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:

@@ -13,7 +13,7 @@ from ..answers import explain, per_block, phrase, small, tolerance
 from ..attention.arithmetic import fit_cap
 from ..base import Measured, Quirk, Verdict, some
 from ..mlp.routing import changed_routes
-from .entrance import entrance
+from .entrance import entrance, mixes_rows
 
 
 def _fit(left: torch.Tensor, right: torch.Tensor) -> tuple[float, float]:
@@ -151,13 +151,6 @@ def embeddings_again(run: Run) -> Verdict:
 
 
 MIXED = "What a block gives for a row depends on where the row stands in its batch, so that rows say nothing here."
-
-
-def mixes_rows(run: Run) -> list[bool]:
-    """For each block whether it gives another output for the same input in another row of a batch."""
-    seen = entrance(run)
-    most = [max(moved(seen.leaving[index], row) for row in (seen.same, seen.again)) for index in range(len(run.text))]
-    return [change > max(1e-3, tolerance(run)) for change in most]
 
 
 def batch_mixing(run: Run) -> Verdict:
