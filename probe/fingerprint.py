@@ -167,8 +167,11 @@ def _file(family: str, options: Mapping[str, Any]) -> Path:
 
 @functools.cache
 def _installed() -> tuple[str, ...]:
-    """Name and version of every installed package, as their metadata folders are named."""
-    folders = {entry for entry in map(os.path.realpath, sys.path) if os.path.isdir(entry)}
+    """Name and version of every installed package, as their metadata folders are named; not of the copies that a
+    package holds inside itself, which importing it may put on the path.
+    """
+    entries = filter(os.path.isdir, map(os.path.realpath, sys.path))
+    folders = {entry for entry in entries if not os.path.isfile(os.path.join(os.path.dirname(entry), "__init__.py"))}
     return tuple(sorted({name for folder in folders for name in os.listdir(folder) if name.endswith(".dist-info")}))
 
 

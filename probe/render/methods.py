@@ -45,7 +45,7 @@ def methods() -> dict[tuple[str, str], Method]:
         ProbeError: an entry whose function has no docstring, or is not in its module.
     """
     found: dict[tuple[str, str], Method] = {}
-    for path in sorted(EXPERIMENTS.glob("*.py")):
+    for path in sorted(EXPERIMENTS.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
         tree = ast.parse(source)
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -54,7 +54,7 @@ def methods() -> dict[tuple[str, str], Method]:
             doc = ast.get_docstring(function) if function else None
             if function is None or doc is None:
                 raise ProbeError(f"The experiment of {slug} in {path.name} has no function {name} with a docstring.")
-            module = f"probe.experiments.{path.stem}"
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             code = _without_docstring(source, function)
             found[slug, about] = Method(slug, label, about, doc, code, module, name, len(found))
     return found

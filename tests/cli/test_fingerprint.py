@@ -173,6 +173,17 @@ def test_an_imported_family_counts(world: World, code: Path) -> None:
     assert world.probed() == ALPHA
 
 
+def test_what_a_package_holds_inside_itself_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint._installed.__wrapped__()
+    for folder in ("apart", "package/inside"):
+        (tmp_path / folder / "planted-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "package" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "package" / "inside")])
+    assert fingerprint._installed.__wrapped__() == before
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "apart")])
+    assert "planted-1.0.dist-info" in fingerprint._installed.__wrapped__()
+
+
 def test_installed_versions_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     installed = fingerprint._installed()
     assert {"torch", "transformers", "nnsight"} <= {name.split("-")[0] for name in installed}
