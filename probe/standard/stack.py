@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -77,8 +78,10 @@ CONTRIBUTIONS = ("attention_output", "mlp_output", "per_layer_output", "branch_o
 
 
 def same(left: torch.Tensor, right: torch.Tensor, tolerance: float = CLOSE) -> bool:
-    """Whether two tensors agree up to ``tolerance`` times their scale."""
+    """Whether two tensors agree up to ``tolerance`` times their scale; those with an infinite number have none."""
     if left.shape != right.shape:
         return False
     scale = max(float(right.abs().max()), 1e-30)
+    if math.isinf(scale):
+        return False
     return float((left.float() - right.float()).abs().max()) <= tolerance * scale

@@ -367,6 +367,7 @@ def test_caches(run_of: RunOf, decide: Decide) -> None:
     assert [decide("no-cache", run).verdict for run in (whole, dropped, kept)] == ["no", "yes", "no"]
     assert [decide("cache-in-modules", run).verdict for run in (whole, dropped, kept)] == ["no", "no", "yes"]
     assert decide("cached-otherwise", whole).verdict == "no"
+    assert decide("cached-otherwise", run_of("jetmoe")).verdict == "no"  # each of its keys is several heads'
 
 
 def test_blocks_that_a_call_shortens(run_of: RunOf, decide: Decide) -> None:

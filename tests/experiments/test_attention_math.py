@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from probe.experiments.attention.looked import seen_by
 from probe.experiments.attention.scores import Seen, fit
 from probe.experiments.attention.support import Support, classify
-from probe.experiments.calls.cache import contents
+from probe.experiments.calls.cache import contents, growing
 from probe.experiments.rotary.turning import rotary
 
 CLOSE = 2e-4
@@ -141,3 +142,14 @@ def test_what_a_cache_holds() -> None:
     assert (state.size, state.state) == (0, 72)
     assert (missing.size, missing.state) == (0, 0)
     assert contents([torch.zeros(2, 3)], 2)[0].state == 24
+
+
+def test_what_grows_in_a_cache_by_an_entry_a_position_and_otherwise() -> None:
+    def cache(positions: int) -> Any:
+        keys = torch.zeros(1, 2, positions, 8)
+        held = {"keys": keys, "values": keys, "chosen": torch.zeros(3, 1, positions), "state": torch.zeros(1, 4, 2)}
+        layer = SimpleNamespace(**held, compressed=torch.zeros(1, positions // 4, 6))
+        return SimpleNamespace(layers=[layer], sums=[torch.zeros(1, 16)])
+
+    [held] = contents(cache(4), 1, growing(cache(4), cache(13)))
+    assert (held.size, held.rest, held.state) == ((2 * 64 + 12) * 4, 6 * 4, (8 + 16) * 4)

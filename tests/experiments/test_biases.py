@@ -19,6 +19,7 @@ RunOf = Callable[..., Any]
         ("gpt2", ["transformer.h.{i}.attn.c_proj", "transformer.h.{i}.mlp.c_proj"],
          "add a bias: the parts of single heads or neurons add up to what each gives less its bias"),
         ("llama", [], "`model.layers.{i}.mlp.down_proj` and `lm_head` give zero for zeros, so without a bias."),
+        ("longcat_flash", [], "`model.layers.{i}.self_attn.1.o_proj`, `model.layers.{i}.mlps.0.down_proj`"),
         ("gptj", ["lm_head", "transformer.h.{i}.mlp.fc_out"], "`lm_head` adds a bias to the logits"),
     ],
 )  # fmt: skip

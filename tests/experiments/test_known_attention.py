@@ -170,7 +170,7 @@ def test_what_a_step_gives_and_the_cache_holds() -> None:
         "queries of 1, and keys and values of 8 on `sliding_attention` and 13 on `full_attention`, after a prompt of 12"
         in sliding["step_positions"].statement
     )
-    left = "7 positions, one fewer than its window of 8"
+    left = "7 positions (one fewer than its window of 8)"
     assert f"`sliding_attention` {left}; `full_attention` 40" in sliding["cache_by_block_type"].statement
     assert f"`full_attention` {left}." in generation("mistral")["cache_by_block_type"].statement
     assert "`linear_attention` a state of 12,288 bytes" in hybrid["cache_by_block_type"].statement
@@ -215,6 +215,19 @@ def test_a_cache_with_more_entries_than_blocks_is_told_by_its_entries() -> None:
     past = facts["kv_cache_bytes_per_token_past_window"]
     assert past.measured == {"entries": [0, 2, 4, 6], "positions": [7]}
     assert past.statement.startswith("Once entries 0, 2, 4 and 6 of the cache hold 7 positions, their part stops")
+
+
+def test_what_a_cache_holds_beside_keys_and_values_is_told() -> None:
+    """DeepSeek V4 stores what it compressed, MiniMax the states of linear attention in a list beside the layers."""
+    compressing = {fact.name: fact for fact in cache_facts(run_of("deepseek_v4"))}
+    assert compressing["kv_cache_bytes_per_token"].value == 8 * 2 * 24 * 4
+    assert compressing["cache_state_bytes"].measured["blocks"] == [2, 3, 5, 7]
+    past = compressing["kv_cache_bytes_per_token_past_window"].statement
+    assert "keys and values stop growing" in past and "Blocks 2 to 7 hold more, which grows" in past
+    assert {"rest_bytes_of_heavily_compressed_attention": [5 * 24 * 4]}.items() <= (
+        generation("deepseek_v4")["cache_by_block_type"].measured.items()
+    )
+    assert generation("minimax")["cache_by_block_type"].measured["state_bytes_of_linear_attention"] == [6 * 16 * 16 * 4]
 
 
 def test_a_cache_that_is_one_state_is_told_of_no_block() -> None:

@@ -116,6 +116,7 @@ def test_hash_routing(run_of: RunOf, decide: Decide) -> None:
 
 def test_squared_relu(run_of: RunOf, decide: Decide) -> None:
     assert decide("squared-relu", run_of("llama", hidden_act="relu2", **TWO)).blocks == [0, 1]
+    assert decide("squared-relu", run_of("zaya")).measured == {"function": "silu"}  # its router's GELU is no neuron's
     found = decide("squared-relu", run_of("llama", **TWO))
     assert found.verdict == "no" and found.measured == {"function": "silu"}
 

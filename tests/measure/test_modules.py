@@ -19,6 +19,7 @@ from probe.record.modules.experts import _fit
 from probe.record.modules.layout import Layout, Run, layout
 from probe.record.modules.sized import _readings
 from probe.schema import Output, Returned, Weight
+from probe.standard.stack import same
 from probe.standard.trace import read_all
 
 HEADED = [
@@ -211,6 +212,11 @@ def test_a_changed_router_is_told_by_what_it_returns() -> None:
         for router, forward in zip(routers, kept, strict=True):
             router.forward = forward
     assert (row.type, row.elements[0].value, row.elements[0].made) == ("Scores", None, "softmax(router_logits)")
+
+
+def test_a_mask_with_infinite_numbers_is_no_value_however_large_its_scale() -> None:
+    mask = torch.tensor([0.0, -torch.inf])
+    assert not same(torch.tensor([1.0, 2.0]), mask) and same(torch.zeros(2), torch.zeros(2))
 
 
 class Scores(tuple[Any, ...]):

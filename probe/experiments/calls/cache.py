@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -31,12 +31,14 @@ class Stored:
         size: bytes of keys and values, and of whatever else has an entry for each position.
         positions: how many positions it holds.
         state: bytes that do not depend on the number of positions.
+        rest: bytes of whatever else grows, though not by an entry for each position.
         keys: shape of the keys; None where there are none.
     """
 
     size: int = 0
     positions: int = 0
     state: int = 0
+    rest: int = 0
     keys: tuple[int, ...] | None = None
 
 
@@ -94,10 +96,22 @@ def _filled(run: Run) -> Iterator[tuple[Tap, list[tuple[str, Any]]]]:
         yield tap, found
 
 
+@dataclass(frozen=True)
+class Growth:
+    """The names of a layer's tensors that are of another shape after a longer prompt: those with an entry for each of
+    its positions, and others.
+    """
+
+    each: frozenset[str] = frozenset()
+    rest: frozenset[str] = frozenset()
+
+
 @once
-def _growing(run: Run) -> list[frozenset[str]]:
-    """For each layer of the cache what is longer after a longer prompt."""
-    longer = returned(forward(run, token_ids(run, SHORT), use_cache=True))
+def _growing(run: Run) -> list[Growth]:
+    """What grows in each layer of the cache. The two prompts differ by an odd number of positions: what is filled and
+    emptied in turns would else be alike after both.
+    """
+    longer = returned(forward(run, token_ids(run, SHORT + 1), use_cache=True))
     return [] if longer is None else growing(caches(run).few, longer[1])
 
 
@@ -107,13 +121,21 @@ def _held(run: Run) -> list[Stored]:
     return contents(caches(run).few, len(run.text), _growing(run))
 
 
-def growing(short: Any, longer: Any) -> list[frozenset[str]]:
+def growing(short: Any, longer: Any) -> list[Growth]:
     """For each layer of a cache the names of the tensors that are of another shape in that of a longer prompt."""
     pairs = zip(getattr(short, "layers", []), getattr(longer, "layers", []), strict=False)
     found = []
-    for one, other in pairs:
-        shapes = {name: tensor.shape for name, tensor in _named(vars(other))}
-        found.append(frozenset(name for name, held in _named(vars(one)) if shapes.get(name) != held.shape))
+    for layers in pairs:
+        one, other = (dict(_named(vars(layer))) for layer in layers)
+        grown = {name for name, held in one.items() if name not in other or other[name].shape != held.shape}
+        keys = [getattr(layer, "keys", None) for layer in layers]
+        counts = [held.shape[-2] if isinstance(held, torch.Tensor) and held.ndim > 1 else -1 for held in keys]
+        each = {
+            name
+            for name in grown & other.keys()
+            if counts[0] in one[name].shape[1:] and counts[1] in other[name].shape[1:]
+        }
+        found.append(Growth(frozenset(each), frozenset(grown - each)))
     return found
 
 
@@ -167,13 +189,13 @@ def returned(out: Any) -> tuple[str, Any] | None:
     return None
 
 
-def contents(cache: Any, blocks: int, grows: list[frozenset[str]] | None = None) -> list[Stored]:
-    """What a cache holds of each block; nothing for a block that it has no layer for. A cache without layers is one
-    state, told of the first block.
+def contents(cache: Any, blocks: int, grows: list[Growth] | None = None) -> list[Stored]:
+    """What a cache holds of each block, in its layers or in lists beside them with an entry for each; nothing for a
+    block that it has neither for. A cache without layers is one state, told of the first block.
 
     Args:
-        grows: for each layer the names of what grows with the prompt (see :func:`growing`); where it is not given,
-            what has an axis as long as the keys' is taken to grow.
+        grows: for each layer what grows with the prompt (see :func:`growing`); where it is not given, what has an axis
+            as long as the keys' is taken to grow.
     """
     if not hasattr(cache, "layers"):
         return [Stored(state=_bytes(cache)), *[Stored()] * (blocks - 1)]
@@ -181,22 +203,26 @@ def contents(cache: Any, blocks: int, grows: list[frozenset[str]] | None = None)
         _layer(layer, grows[index] if grows is not None and index < len(grows) else None)
         for index, layer in enumerate(cache.layers)
     ]
-    return found + [Stored()] * (blocks - len(found))
+    found += [Stored()] * (blocks - len(found))
+    lists = [held for name, held in vars(cache).items() if name != "layers" and isinstance(held, (list, tuple))]
+    beside = [sum(_bytes(held[index]) for held in lists if index < len(held)) for index in range(len(found))]
+    return [replace(one, state=one.state + more) for one, more in zip(found, beside, strict=True)]
 
 
-def _layer(layer: Any, grows: frozenset[str] | None) -> Stored:
+def _layer(layer: Any, grows: Growth | None) -> Stored:
     keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
     rest = {name: held for name, held in vars(layer).items() if name not in ("keys", "values")}
     if not isinstance(keys, torch.Tensor) or not isinstance(values, torch.Tensor) or keys.numel() == 0:
         return Stored(state=_bytes(rest))
     positions = keys.shape[-2]
-    beside = [
-        tensor
-        for name, tensor in _named(rest)
-        if tensor.ndim > 1 and (positions in tensor.shape[1:-1] if grows is None else name in grows)
-    ]
-    state = _bytes(rest) - sum(map(_size, beside))
-    return Stored(_size(keys) + _size(values) + sum(map(_size, beside)), positions, state, tuple(keys.shape))
+    each, other = 0, 0
+    for name, tensor in _named(rest):
+        if tensor.ndim > 1 and (positions in tensor.shape[1:-1] if grows is None else name in grows.each):
+            each += _size(tensor)
+        elif grows is not None and name in grows.rest:
+            other += _size(tensor)
+    state = _bytes(rest) - each - other
+    return Stored(_size(keys) + _size(values) + each, positions, state, other, tuple(keys.shape))
 
 
 def _named(held: Any, at: str = "") -> Iterator[tuple[str, torch.Tensor]]:
@@ -303,8 +329,16 @@ def _per_token(run: Run, held: list[Stored]) -> Fact:
         value=total,
         unit="bytes",
         measured={"dtype": dtype} | {f"empty_{what}": numbers for what, numbers in measured.items() if numbers},
-        statement=f"A cache of this load holds {total:,} bytes a token ({dtype}): {storing}.",
+        statement=f"A cache of this load holds {total:,} bytes a token ({dtype}): {storing}.{_other_growth(run, held)}",
     )
+
+
+def _other_growth(run: Run, held: list[Stored]) -> str:
+    """That some of what is stored grows otherwise, where it does."""
+    places = [index for index, block in enumerate(held) if block.rest]
+    words, _ = _places(run, places, len(held))
+    said = f" {_begin(words)} {_verb('hold', places, len(held))} more, which grows, but not by an entry a token."
+    return said if places else ""
 
 
 def _past_windows(run: Run, before: list[Stored], after: list[Stored], full: list[int]) -> Fact:
@@ -312,12 +346,16 @@ def _past_windows(run: Run, before: list[Stored], after: list[Stored], full: lis
     positions = sorted({before[index].positions for index in full})
     kept = " or ".join(map(str, positions))
     (where, measured), hold = _places(run, full, len(before)), _verb("hold", full, len(before))
-    part = "its part stops" if hold == "holds" else "their part stops"
+    other = _other_growth(run, after)
+    part = ("its" if hold == "holds" else "their") + (" keys and values stop" if other else " part stops")
     return Fact(
         name="kv_cache_bytes_per_token_past_window",
         label="Cache a token, past the window",
         value=growth,
         unit="bytes",
         measured={**measured, "positions": [*positions]},
-        statement=f"Once {where} {hold} {kept} positions, {part} growing: a token then adds {growth:,} bytes.",
+        statement=(
+            f"Once {where} {hold} {kept} positions, {part} growing: a token then adds {growth:,} bytes"
+            f"{' of them' if other else ''}.{other}"
+        ),
     )

@@ -213,7 +213,12 @@ def _by_type(run: Run, before: list[Stored]) -> list[Fact]:
     windows = dict.fromkeys(cut.blocks or [], cut.measured.get("window"))
     for index, (kind, block) in enumerate(zip(types, before, strict=True)):
         held.setdefault(kind, set()).add(_holds(block, windows.get(index)))
-        for what, count in (("positions", block.positions if block.size else 0), ("state_bytes", block.state)):
+        counted = {
+            "positions": block.positions if block.size else 0,
+            "rest_bytes": block.rest,
+            "state_bytes": block.state,
+        }
+        for what, count in counted.items():
             counts = measured.setdefault(f"{what}_of_{kind}", []) if count else []
             counts += [count] * (count not in counts)
     said = "; ".join(f"`{kind}` {' or '.join(sorted(what))}" for kind, what in held.items())
@@ -231,7 +236,8 @@ def _filled(block: Stored) -> bool:
 
 
 def _holds(block: Stored, window: int | None) -> str:
-    left = f", one fewer than its window of {window}" if window is not None and block.positions == window - 1 else ""
+    left = f" (one fewer than its window of {window})" if window is not None and block.positions == window - 1 else ""
     parts = [f"{block.positions} positions{left}"] if block.size else []
+    parts += [f"{block.rest:,} bytes that grow, but not by an entry a position"] if block.rest else []
     parts += [f"a state of {block.state:,} bytes"] if block.state else []
-    return " and ".join(parts) or "nothing"
+    return listed(parts) or "nothing"

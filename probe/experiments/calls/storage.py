@@ -25,7 +25,8 @@ def cached_otherwise(run: Run) -> Verdict:
         if keys is None or stored is None or stored.ndim != 4:
             found.append(False if keys is not None else None)
             continue
-        reshaped = (stored.shape[1], stored.shape[3]) != (keys.shape[1], keys.shape[3])
+        shared = held.alike[index] is True  # one key for several heads
+        reshaped = not shared and (stored.shape[1], stored.shape[3]) != (keys.shape[1], keys.shape[3])
         found.append(reshaped or held.alike[index] is False)
         if reshaped:
             shapes.add((stored.shape[1], stored.shape[3], keys.shape[1], keys.shape[3]))

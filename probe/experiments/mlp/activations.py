@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 from ...instruments.extra import once
 from ...instruments.listening import listening
 from ...measure.run import Run
+from ...standard.trace import Key
 from ...wiring.anatomy import Term
 from ..answers import tolerance
 
@@ -57,7 +58,27 @@ def activation_modules(run: Run, index: int) -> list[torch.nn.Module]:
 @once
 def _candidates(run: Run, index: int) -> list[torch.nn.Module]:
     every = [module for host in feeding(run, index) for module in _outermost(host, grid(run))]
-    return list({id(module): module for module in every}.values())
+    routers = _in_routers(run, index)
+    return list({id(module): module for module in every if id(module) not in routers}.values())
+
+
+def _in_routers(run: Run, index: int) -> set[int]:
+    """The ids of the modules within a block's routers: what acts there acts on the scores of experts, on no neuron."""
+    scoring, taking = _standing(run, index, "router_logits"), _standing(run, index, "expert_indices", "in")
+    children = [child for feeds in feeding(run, index) for child in feeds.children()]
+    inside = [{id(module) for module in child.modules()} for child in children]
+    return {each for ids in inside if ids & scoring and not ids & taking for each in ids}
+
+
+def _standing(run: Run, index: int, name: str, at: str | None = None) -> set[int]:
+    """The ids of the modules at which a block's values of a name stand, at one side where ``at`` gives it."""
+    found = set()
+    for label, block, host in run.model.hosts():
+        value = host.standard_values().get(name)
+        if block == index and value is not None and Key(label, block, name) in run.readings:
+            path, side, _ = value.location.plain(host, run.model)
+            found |= {id(run.model._module.get_submodule(path))} if at in (None, side) else set()
+    return found
 
 
 def _outermost(module: torch.nn.Module, numbers: torch.Tensor) -> list[torch.nn.Module]:

@@ -12,7 +12,7 @@ import torch
 
 from ...measure.edits import noise_like
 from ...measure.listing import listed
-from ...measure.native import of_any_block
+from ...measure.native import in_block
 from ...measure.run import Run
 from ...schema import Fact
 from ...standard.trace import Key
@@ -78,6 +78,7 @@ def _where(run: Run, found: list[int], every: list[int]) -> str:
 def _behind(run: Run) -> Iterator[tuple[str, int | None, torch.nn.Module]]:
     """The text model's modules, each once, with their native paths and blocks."""
     root, told = run.model._module, set()
+    paths = {id(module): path for path, module in root.named_modules()}
     text = {id(module) for envoy in run.text.envoys for module in envoy._module.modules()}
     for label, block, host in run.model.hosts():
         for name, wanted in SIDES.items():
@@ -89,7 +90,11 @@ def _behind(run: Run) -> Iterator[tuple[str, int | None, torch.nn.Module]]:
             mine = block is None or id(module) in text
             if side == wanted and mine and id(module) not in told and _is_affine(run, module):
                 told.add(id(module))
-                yield of_any_block(path), block, module
+                yield (
+                    path if block is None else in_block(path, paths[id(run.text.envoys[block]._module)]),
+                    block,
+                    module,
+                )
 
 
 def _is_affine(run: Run, module: torch.nn.Module) -> bool:

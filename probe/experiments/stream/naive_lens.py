@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ...measure.listing import listed
-from ...measure.rounding import digits, one_digit
+from ...measure.rounding import digits
 from ...measure.run import Run
 from ...schema import Fact
 from ...values.readout import number
@@ -82,11 +82,11 @@ def _naive(run: Run) -> Iterator[Fact]:
     yield Fact(
         name="naive_lens",
         label="Lens of norm and head alone",
-        value=one_digit(probabilities),
-        measured={"logits": one_digit(apart)},
+        value=digits(probabilities, 2),
+        measured={"logits": digits(apart, 2)},
         statement=(
-            f"Norm and head alone, without {listed(left_out)}, miss the model's logits by up to {one_digit(apart):g} "
-            f"times the largest of them, and its next-token probabilities by up to {one_digit(probabilities):g}."
+            f"Norm and head alone, without {listed(left_out)}, miss the model's logits by up to {digits(apart, 2):g} "
+            f"times the largest of them, and its next-token probabilities by up to {digits(probabilities, 2):g}."
         ),
     )
 
