@@ -25,4 +25,5 @@ def number(value: float, digits: int | None = 4) -> str:
 
 def unit(value: float, many: str | None) -> str:
     """A unit as it follows its number: ``blocks``, and ``block`` after one; nothing where there is none."""
-    return (many or "").removesuffix("s") if value == 1 else many or ""
+    parts = (many or "").split(" of ")
+    return " of ".join(part.removesuffix("s") if value == 1 else part for part in parts)

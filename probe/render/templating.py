@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.ext import Extension
 from markupsafe import Markup
 
-from probe.render.text import breakable, prose
+from probe.render.text import breakable, cell, prose, whole
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "templates"
@@ -29,7 +29,7 @@ class Unindented(Extension):
 
 @cache
 def environment() -> Environment:
-    """The one Jinja environment: strict and escaping, with two filters of our own, ``prose`` and ``breakable``."""
+    """The one Jinja environment: strict and escaping, with the filters of our own that name functions of `text`."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -38,7 +38,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         extensions=[Unindented],
     )
-    made.filters |= {"prose": prose, "breakable": breakable}
+    made.filters |= {"prose": prose, "breakable": breakable, "cell": cell, "whole": whole}
     return made
 
 

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from markupsafe import Markup
 
 from probe.numerals import number, unit
-from probe.render.text import anchor, answer, block_list, breakable, condition, figure, parameters, prose, some_blocks
+from probe.render.text import (
+    anchor,
+    answer,
+    block_list,
+    breakable,
+    cell,
+    condition,
+    figure,
+    parameters,
+    prose,
+    some_blocks,
+    whole,
+)
 from probe.schema import Value
 
 
@@ -26,6 +39,7 @@ def test_block_lists(blocks: list[int], text: str) -> None:
 
 def test_a_unit_follows_its_number() -> None:
     assert [unit(1, "blocks"), unit(2, "blocks"), unit(0, "blocks"), unit(1, None)] == ["block", "blocks", "blocks", ""]
+    assert [unit(1, "kinds of MLPs"), unit(2, "kinds of MLPs")] == ["kind of MLP", "kinds of MLPs"]
 
 
 def test_the_value_of_a_fact_is_a_number_or_an_answer() -> None:
@@ -75,6 +89,15 @@ def test_figures(value: object, text: str) -> None:
 )
 def test_a_records_sentence_has_its_numbers_as_the_tables_have_them(said: str, shown: str) -> None:
     assert prose(said) == shown
+
+
+def test_no_line_ends_within_a_power_and_long_names_in_cells_break_at_their_joints() -> None:
+    said = prose("Within 2e-6 (1.5e-7 at most), as `eps=1e-6` and v1e-3 are not.")
+    shown = 'Within <span class="whole">2e-6</span> (<span class="whole">1.5e-7</span> at most), as '
+    assert whole(said) == shown + "<code>eps=1e-6</code> and v1e-3 are not."
+    path = Markup("<code>{}</code>").format('get_submodule("model.layers_0.mlp")')
+    assert cell(path) == "<code>get_<wbr>submodule(&#34;model.<wbr>layers_<wbr>0.<wbr>mlp&#34;)</code>"
+    assert cell(Markup("<code>layers.mlp</code>")) == "<code>layers.mlp</code>" and cell("a < b") == "a &lt; b"
 
 
 def test_all_digits_are_kept_where_two_readings_are_compared() -> None:

@@ -187,7 +187,7 @@ function facts(columns) {
       const lacks = new Set(cells.map(cell => cell.has)).size > 1
       const differs = new Set(cells.map(cell => cell.html.replace(/ href="[^"]*"/g, ""))).size > 1
       const texts = cells.map((cell, at) => `<td role="cell" data-of="${labels[at]}"${cell.has ? "" : ' class="not"'}>${cell.html}</td>`)
-      made.push([differs, `<tr class="${lacks ? "lacks" : differs ? "differs" : "same"}" role="row"><th scope="row" role="rowheader">${escaped(key).replaceAll(".", ".<wbr>")}</th>${texts.join("")}</tr>\n`])
+      made.push([differs, `<tr class="${lacks ? "lacks" : differs ? "differs" : "same"}" role="row"><th scope="row" role="rowheader">${escaped(key).replace(/([._])(?=.)/g, "$1<wbr>")}</th>${texts.join("")}</tr>\n`])
     }
     return `<tbody class="compare-facts" role="rowgroup"><tr class="group" role="row"><th colspan="${columns.length + 1}" scope="rowgroup" role="rowheader"><span class="name">${name} `
       + `<small>${made.filter(([differs]) => differs).length} of ${made.length} differ</small></span>`
