@@ -14,8 +14,9 @@ from probe.schema import Lack, Value
 _NUMBER = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+|\d{5,}(?:\.0)?|\d+(?:\.\d+)?e[-+]\d+)(?![\w/]|[.,]\d)")
 """What stands in a record's sentence and may be spelled otherwise than a page spells numbers: large ones and powers."""
 
-_POWER = re.compile(r"(?<![^\s(±])-?\d+(?:\.\d+)?e-?\d+(?![^\s.,;:)<])")
-_LONG = re.compile(r"<code>([^<]{24,})</code>")
+_POWER = re.compile(r"(?<![^\s(±])\d+(?:\.\d+)?e-\d+(?![^\s.,;:)<])")
+_LONG = re.compile(r"<code>[^<]{24,}</code>")
+_JOINT = re.compile(r"[._](?=[^<])")
 
 
 def anchor(host: str, name: str) -> str:
@@ -111,17 +112,19 @@ def lacking(lack: Lack, module: str, several: bool = False) -> str:
 
 def breakable(name: str) -> Markup:
     """A name as HTML that may break behind each dot and underscore."""
-    return Markup(re.sub(r"([._])(?=.)", r"\1<wbr>", str(escape(name))))
+    return Markup(_JOINT.sub(r"\g<0><wbr>", str(escape(name))))
 
 
 def cell(html: str | Markup) -> Markup:
     """What stands in a narrow cell, its long names in code `breakable`, its powers `whole`."""
-    return whole(Markup(_LONG.sub(lambda found: f"<code>{breakable(Markup(found[1]))}</code>", str(escape(html)))))
+    text = str(escape(html))
+    return whole(Markup(_LONG.sub(lambda code: _JOINT.sub(r"\g<0><wbr>", code[0]), text) if "<code>" in text else text))
 
 
 def whole(html: str | Markup) -> Markup:
     """Words as HTML in which no line ends within a power of ten, as it may behind a hyphen."""
-    return Markup(_POWER.sub(r'<span class="whole">\g<0></span>', str(escape(html))))
+    text = str(escape(html))
+    return Markup(_POWER.sub(r'<span class="whole">\g<0></span>', text) if "e-" in text else text)
 
 
 def ordinal(n: int) -> str:
