@@ -7,6 +7,7 @@ whose facts are the same but not its wording gives one change under "Wording". P
 from __future__ import annotations
 
 import itertools
+import marshal
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -173,13 +174,22 @@ def _plain(section: str, owner: str, before: Any, after: Any) -> Iterator[Change
 
 
 def _rows(kind: Kind, before: Sequence[Row] | None, after: Sequence[Row] | None, owner: str = "") -> Iterator[Change]:
+    if _alike(before, after):
+        return
     for one, other in paired(kind, before or [], after or []):
+        if _alike(one, other):
+            continue
         subject = f"{owner}{kind.name(other or one or {})}"
         if one is None or other is None:
             said = [None if row is None else kind.brief(row) for row in (one, other)]
             yield Change(kind.section, subject, "", *said)
         else:
             yield from _row(kind, subject, one, other)
+
+
+def _alike(before: Any, after: Any) -> bool:
+    """Whether two JSON values are equal in type too, as most are, so that none of their facts is looked at."""
+    return bool(before == after) and marshal.dumps(before, 2) == marshal.dumps(after, 2)
 
 
 def _row(kind: Kind, subject: str, before: Row, after: Row) -> Iterator[Change]:

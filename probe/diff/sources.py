@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,22 @@ class Source:
         name: what the user called it.
         digests: (family, file stem) -> git's object name of the record's text, so that equal records need no reading.
         texts: reads the records of these object names.
+
+    What was read once is held, for as long as the source is.
     """
 
     name: str
     digests: Mapping[Key, str]
     texts: Callable[[list[str]], Mapping[str, bytes]]
+    _held: dict[Key, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def read(self, keys: Iterable[Key]) -> dict[Key, dict[str, Any]]:
         """The data of some records. Raises ProbeError for one that is not a record."""
         wanted = list(keys)
-        texts = self.texts([self.digests[key] for key in wanted])
-        return {key: self._parsed(key, texts[self.digests[key]]) for key in wanted}
+        new = [key for key in wanted if key not in self._held]
+        texts = self.texts([self.digests[key] for key in new])
+        self._held.update((key, self._parsed(key, texts[self.digests[key]])) for key in new)
+        return {key: self._held[key] for key in wanted}
 
     def _parsed(self, key: Key, text: bytes) -> dict[str, Any]:
         """Raises ProbeError where the text lacks what every record has."""

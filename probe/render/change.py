@@ -21,6 +21,6 @@ def generated() -> list[Generated]:
     if not os.environ.get(WANTED):
         return []
     top = {"level": 1, "id": "top", "name": TITLE, "children": []}
-    composed = Composed(html=f'<h1 id="top">{TITLE}</h1>\n{MARKER}', later={}, toc=[top])
+    composed = Composed(html=f'<h1 id="top">{TITLE}</h1>\n{MARKER}', toc=[top])
     text = "The facts and the pages that a change moves."
     return [Generated(f"{FOLDER}/index.md", TITLE, text, ("toc",), lambda: composed)]

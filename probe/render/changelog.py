@@ -15,7 +15,7 @@ from probe import store
 from probe.diff import git
 from probe.diff.compare import WORDING
 from probe.diff.report import Difference, FamilyDifference, difference, headline, sentences
-from probe.diff.sources import source
+from probe.diff.sources import Source, source
 from probe.errors import ProbeError
 
 COMMITS = 20
@@ -76,6 +76,7 @@ def changes(records: Path, families: set[str]) -> ChangesPage:
         return ChangesPage([], "These records are not the repository’s own, which alone have a history.")
     found: list[Commit] = []
     read = 0
+    newer: Source | None = None
     try:
         shallow = git.ask("rev-parse", "--is-shallow-repository").strip() == b"true"
         for name, parent, date, subject in _log():
@@ -86,7 +87,10 @@ def changes(records: Path, families: set[str]) -> ChangesPage:
             if parent is None and shallow:
                 break
             read += _touched(name)
-            differs = _facts(difference(source(parent), source(name))) if parent else None
+            differs = None
+            if parent:
+                after, newer = newer or source(name), source(parent)  # the records before are those of the next commit
+                differs = _facts(difference(newer, after))
             if differs is None or differs.families or differs.added or differs.lost:
                 found.append(_commit(name, date, subject, differs, families))
     except ProbeError:

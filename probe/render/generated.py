@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ class Generated:
         uri: its Markdown file would be there.
         hide: the theme's sidebars that it goes without.
         compose: makes it.
-        brief: what the search reads of it where that is less than the page; None where it is the page.
+        brief: what the search reads of it where that is its title only; None where it reads all that is not marked.
     """
 
     uri: str
@@ -143,7 +143,7 @@ class Site:
 
     def _changes(self) -> Generated:
         def made() -> Composed:
-            return _unsearched(render(changes(self.records, set(self.families))), "Changes of facts")
+            return _plain(render(changes(self.records, set(self.families))), "Changes of facts")
 
         text = "What was measured otherwise than before, commit by commit."
         return Generated(
@@ -152,7 +152,7 @@ class Site:
 
     def _any(self) -> Generated:
         def made() -> Composed:
-            return _unsearched(compare.any_page(list(self.families.values())), "Compare")
+            return _plain(compare.any_page(list(self.families.values())), "Compare")
 
         text = "Two to four checkpoints side by side: diagrams, facts and values."
         return Generated("compare/index.md", "Compare", text, ("navigation", "toc"), made, brief("Compare"))
@@ -161,7 +161,7 @@ class Site:
         name = compare.name(pair)
 
         def made() -> Composed:
-            return _unsearched(compare.pair_page(pair), name)
+            return _plain(compare.pair_page(pair), name)
 
         text = f"{name} side by side: diagrams, facts and values."
         return Generated(f"{compare.address(pair)}index.md", name, text, ("navigation", "toc"), made, brief(name))
@@ -175,12 +175,5 @@ class Site:
 
 
 def _plain(page: Markup, name: str) -> Composed:
-    """A page without a table of contents and without parts that the search must not read."""
-    top = {"level": 1, "id": "top", "name": html.escape(name), "children": []}
-    return Composed(html=str(page), later={}, toc=[top])
-
-
-def _unsearched(page: Markup, name: str) -> Composed:
-    """A page that the search knows by its title only."""
-    plain = _plain(Markup(brief(name)), name)
-    return replace(plain, later={plain.html: str(page)})
+    """A page without a table of contents."""
+    return Composed(str(page), [{"level": 1, "id": "top", "name": html.escape(name), "children": []}])

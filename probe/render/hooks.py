@@ -11,6 +11,7 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
+from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import get_toc
@@ -18,12 +19,15 @@ from mkdocs.structure.toc import get_toc
 from probe.errors import ProbeError
 from probe.kernels import results as kernels
 from probe.render import change
+from probe.render.ahead import Ahead
 from probe.render.generated import Generated, Site
 from probe.render.page import Composed
 from probe.render.references import resolved
+from probe.render.searched import searched
 from probe.store import ROOT, records_dir
 
 _site: list[Site] = []
+_ahead: list[Ahead] = []
 _pages: dict[str, Generated] = {}
 _composed: dict[str, Composed] = {}
 _included: dict[str, str] = {}
@@ -34,16 +38,18 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     notes = Path(os.environ.get("PROBE_NOTES") or ROOT / "families")
     try:
         site = Site.read(records_dir(), notes)
-        pages = site.pages() + change.generated()
+        pages = site.pages()
         kernels.committed()
     except ProbeError as error:
         raise PluginError(str(error)) from error
     _pages.clear()
-    _pages.update({page.uri: page for page in pages})
+    _pages.update({page.uri: page for page in [*pages, *change.generated()]})
     _included.clear()
     _included.update(site.included())
     config.nav = site.navigation() + [{page.title: page.uri} for page in change.generated()]
     _site[:] = [site]
+    _end()
+    _ahead[:] = [Ahead(site, pages)]
     return config
 
 
@@ -74,28 +80,36 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Puts in what the theme's search reads: a generated page's HTML, or what a hand-written page includes."""
+    """Gives the search what it reads of a page, and a hand-written page what it includes."""
     if made := _pages.get(page.file.src_uri):
         if made.brief is not None:
             return made.brief
-        _composed[made.uri] = composed = made.compose()
+        _composed[made.uri] = composed = _ahead[0].take(made)
         page.toc = get_toc(composed.toc)
-        return composed.html
+        return searched(composed.html)
     for marker, part in _included.items():
         html = html.replace(marker, part)
     return html
 
 
+@event_priority(-100)
 def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Any) -> dict[str, Any]:
-    """Composes the pages that the search knows by title only, one at a time: there are hundreds."""
-    made = _pages.get(page.file.src_uri)
-    if made and made.brief is not None:
-        _composed[made.uri] = composed = made.compose()
-        page.toc = get_toc(composed.toc)
+    """Gives a page its HTML, behind the search; pages that it knows by title only are composed here, one at a time."""
+    if made := _pages.get(page.file.src_uri):
+        composed = _composed.pop(made.uri, None) or _ahead[0].take(made)
+        page.toc, page.content = get_toc(composed.toc), composed.html
     return context
 
 
-def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Puts in what the search index, which has read the page by now, must not hold."""
-    composed = _composed.pop(page.file.src_uri, None)
-    return composed.whole(output) if composed else output
+def on_post_build(config: MkDocsConfig) -> None:
+    _end()
+
+
+def on_build_error(error: Exception) -> None:
+    _end()
+
+
+def _end() -> None:
+    for ahead in _ahead:
+        ahead.stop()
+    _ahead.clear()

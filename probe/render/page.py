@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from markupsafe import Markup
 
 from probe.render import context as c
 from probe.render import sections
@@ -29,21 +27,10 @@ HEADING = re.compile(r'<h([2-4])[^>]*? id="([^"]+)"[^>]*>(.*?)</h\1>', re.S)
 
 @dataclass(frozen=True)
 class Composed:
-    """A page: its HTML, and toc tokens as mkdocs reads them.
-
-    ``html`` is what the search index reads. It holds a marker in place of each part that the index must not have
-    (drawings, printouts, sentences and tables, all of another checkpoint's page); ``later`` maps them to those parts.
-    """
+    """A page: its HTML, and toc tokens as mkdocs reads them."""
 
     html: str
-    later: dict[str, str]
     toc: list[dict[str, Any]]
-
-    def whole(self, output: str) -> str:
-        """``output`` with every part in its place."""
-        for marker, part in self.later.items():
-            output = output.replace(marker, part)
-        return output
 
 
 def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> Composed:
@@ -58,49 +45,29 @@ def compose(family: Family, stored: Stored, notes: Path, with_schema: bool) -> C
         up,
         likest(record, (each.record for each in family.stored.values())),
     )
-    later: dict[str, str] = {}
 
     def link(target: str) -> str:
         return up + target
 
-    def unindexed(part: Markup) -> Markup:
-        marker = Markup(f"<!-- part {len(later)} -->")
-        later[marker] = part
-        return marker
-
-    vision = sections.vision(standing, unindexed(figure_of(standing, True))) if record.vision else None
-    know = Know(what_to_know(standing), standing.words(), link("guide/"))
-    looked_up, pictures = lookups(family, standing), sections.pictures(standing)
     contexts = [
-        know,
-        vision,
+        Know(what_to_know(standing), standing.words(), link("guide/")),
+        sections.vision(standing, figure_of(standing, True)) if record.vision else None,
         c.Values([*tables(standing, False), *tables(standing, True)], setup(record)),
-        looked_up,
+        lookups(family, standing),
         sections.identities(standing),
         sections.experiments(standing),
-        pictures,
+        sections.pictures(standing),
         sections.facts(standing, link),
-        c.Printout(record.checkpoint.id, unindexed(printout(record))) if record.printout else None,
+        c.Printout(record.checkpoint.id, printout(record)) if record.printout else None,
         sections.config_cards(record),
         sections.notes(family, notes, record.vision is not None, link),
         sections.module(record),
         sections.provenance(standing, stored, link, with_schema),
     ]
-    selector = render(sections.selector(family, stored, link))
-    parts = [
-        unindexed(render(context)) if context in (know, looked_up, pictures) else render(context)
-        for context in contexts
-        if context
-    ]
-    rest = [selector, unindexed(figure_of(standing, False)), *parts]
-    article = render(c.Page(record.family, render(sections.hero(standing, link, family.uri(stored))), rest))
-    composed = Composed(str(article), later, [])
-    whole = composed.whole(composed.html)
-    contents = toc(whole, record.about.title)
-    if stored is family.default:
-        return replace(composed, toc=contents)
-    marker = brief(title(family, stored))
-    return Composed(marker, {marker: whole}, contents)
+    parts = [render(context) for context in contexts if context]
+    rest = [render(sections.selector(family, stored, link)), figure_of(standing, False), *parts]
+    article = str(render(c.Page(record.family, render(sections.hero(standing, link, family.uri(stored))), rest)))
+    return Composed(article, toc(article, record.about.title))
 
 
 def title(family: Family, stored: Stored) -> str:

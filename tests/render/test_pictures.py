@@ -149,7 +149,7 @@ def _page(tmp_path: Path, kind: str) -> str:
         "config": Stored(Path("config.json"), Record.model_validate(built)),
     }
     composed = compose(Family("gemma4_text", stored), stored[kind], tmp_path, with_schema=True)
-    return composed.whole(composed.html)
+    return composed.html
 
 
 def test_a_picture_stands_on_its_card_or_in_a_section_of_its_own(tmp_path: Path) -> None:

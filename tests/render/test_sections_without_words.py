@@ -25,7 +25,7 @@ def _page(tmp_path: Path, changed: dict[str, Any], note: str) -> tuple[str, list
     if note:
         (tmp_path / "llama.md").write_text(note)
     composed = compose(Family("llama", {"tiny": stored}), stored, tmp_path, with_schema=True)
-    return composed.whole(composed.html), [entry["id"] for entry in composed.toc[0]["children"]]
+    return composed.html, [entry["id"] for entry in composed.toc[0]["children"]]
 
 
 WITHOUT: dict[str, dict[str, Any]] = {
