@@ -103,6 +103,12 @@ def test_weights_that_run_again_and_clipped_projections_have_their_heads(family:
     assert {len(weight.blocks) for weight in weights} == {len(weights[0].blocks)}
 
 
+def test_an_attention_that_mixes_twice_has_the_values_of_both_times() -> None:
+    _, modules = measured("diffllama")
+    [row] = [row for row in rows(modules.weights) if row.path.endswith("v_proj.weight")]
+    assert (row.layout, row.parts) == ("6 × 16", {"attention_values": "[h * 16:h * 16 + 16]"})
+
+
 def test_the_output_projections_slice_is_what_a_head_adds() -> None:
     for family, transposed in (("llama", False), ("gpt2", True)):
         run, found = measured(family)

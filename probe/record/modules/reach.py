@@ -9,6 +9,7 @@ small, so that no projection is seen only where it lies within a clip.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -41,22 +42,38 @@ of one head's output alone in each row.
 
 
 class Graph(Tap):
-    """A tap that keeps the graph behind queries, keys and values, and cuts it at the heads' outputs."""
+    """A tap that keeps the graph behind queries, keys and values, and cuts it at the heads' outputs. Of an attention
+    that mixes several times in one forward, with other values each time, it keeps the heads of every time.
+    """
 
     def __init__(self, envoys: Any, rows: int) -> None:
         super().__init__(envoys, heads=self._apart)
         self._count = rows
         self.made: list[Made] = [{} for _ in self.blocks]
+        self._entered = False
 
     def _apart(self, heads: torch.Tensor) -> torch.Tensor:
         """In row ``h`` the output of head ``h`` alone, ``[rows, seq, heads, head_dim]``."""
         only = torch.eye(self._count, heads.shape[2], dtype=heads.dtype, device=heads.device)
         return heads.detach() * only[:, None, :, None]
 
+    def _enter(self, index: int) -> Callable[..., None]:
+        inside = super()._enter(index)
+
+        def enter(*given: Any) -> None:
+            inside(*given)
+            self._entered = True
+
+        return enter
+
     def _keep(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: torch.Tensor) -> None:
         super()._keep(query, key, value, heads)
-        tensors = dict(zip(NAMES, (query, key, value), strict=False))
-        self.made[self._inside or 0] |= {name: tensor[0] for name, tensor in tensors.items()}
+        held = self.made[self._inside or 0]
+        for name, tensor in zip(NAMES, (query, key, value), strict=False):
+            before = None if self._entered else held.get(name)
+            again = before is not None and before.shape[1:] == tensor[0].shape[1:]
+            held[name] = torch.cat([before, tensor[0]]) if before is not None and again else tensor[0]
+        self._entered = False
 
 
 def reached(run: Run) -> dict[int, dict[str, Reached]]:
