@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ..measure.listing import listed
@@ -67,9 +68,10 @@ def subtitle(shapes: Sequence[Shape], blocks: Sequence[int], experiments: Sequen
 
 def _wiring(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Experiment]) -> str:
     first = shapes[blocks[0]]
-    sublayer = next((sublayer for sublayer in first.sublayers if sublayer.kind == "attention"), first.sublayers[0])
-    normed = (sublayer.pre_norm is not None, sublayer.post_norm is not None)
-    if not any(normed) and "post-ln" in yes:
+    normed = Counter(_normed(shapes[block]) for block in blocks).most_common(1)[0][0]
+    if "post-ln" in yes and normed == (True, False):
+        sentence = f"{first.topology.capitalize()} blocks that norm the stream itself before each sublayer"
+    elif not any(normed) and "post-ln" in yes:
         sentence = f"{first.topology.capitalize()} blocks that norm the stream after each add"
     elif "one-sublayer-blocks" in yes and yes["one-sublayer-blocks"].blocks == list(range(len(blocks))):
         sentence = f"Blocks of one sublayer with {_NORMS_OF_ONE[normed]}"
@@ -77,6 +79,12 @@ def _wiring(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Ex
         sentence = f"{first.topology.capitalize()} blocks with {_NORMS[normed]}"
     features = [phrase for slug, phrase in _PHRASES.items() if slug in yes][:MOST_FEATURES]
     return f"{sentence}, {listed(features)}" if features else sentence
+
+
+def _normed(shape: Shape) -> tuple[bool, bool]:
+    """Whether a norm stands before, and whether one stands after, a block's attention, or its first sublayer."""
+    sublayer = next((sublayer for sublayer in shape.sublayers if sublayer.kind == "attention"), shape.sublayers[0])
+    return sublayer.pre_norm is not None, sublayer.post_norm is not None
 
 
 def _mixers(shapes: Sequence[Shape], blocks: Sequence[int], yes: Mapping[str, Experiment]) -> str:

@@ -26,6 +26,10 @@ def composed(family: str) -> str:
         ("gpt2", "Sequential blocks with a norm before each sublayer, position embeddings."),
         ("openai-gpt", "Sequential blocks that norm the stream after each add, position embeddings."),
         ("llama", "Sequential blocks with a norm before each sublayer, shared key/value heads."),
+        (
+            "modernbert-decoder",  # the first block's attention alone has none
+            "Sequential blocks with a norm before each sublayer; full and sliding attention take turns.",
+        ),
     ],
 )
 def test_the_main_thing_of_a_family_is_in_its_sentence(family: str, said: str) -> None:
@@ -40,6 +44,7 @@ def test_mixers_are_told_by_where_they_stand() -> None:
     record = Record.model_validate_json(store.record_path("rwkv", "tiny").read_text())
     assert "mixers of another kind in place of attention" in subtitle(record.shapes, record.blocks, [])
     assert "linear attention of fixed decay on 2 of 4 blocks" in composed("minimax")
+    assert composed("minimax").startswith("Sequential blocks that norm the stream itself before each sublayer, ")
     ran = [
         s.model_copy(update={"recurrence": "wkv" if s.kind == "mixer" else None}) for s in record.shapes[0].sublayers
     ]
