@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 
 def added_under_root(parts: Sequence[tuple[str, str | None, Sequence[str]]], under: Iterable[str]) -> str:
-    """What the norms of the blocks add.
+    """What the norms before and after sublayers add.
 
     Args:
         parts: what is added, the config's entry for it, and the classes of the norms that add it.
@@ -19,7 +19,8 @@ def added_under_root(parts: Sequence[tuple[str, str | None, Sequence[str]]], und
     for number, entry, norms in parts:
         classes = f" ({_listed(norms)})" if len(parts) > 1 else ""
         said.append(f"{number}{f', `{entry}`,' if entry else ''}{classes}")
-    return f"The norms of the blocks add {' or '.join(said)} to the {' or the '.join(sorted({*under}))} under the root."
+    square = " or the ".join(sorted({*under}))
+    return f"The norms before and after sublayers add {' or '.join(said)} to the {square} under the root."
 
 
 def scaled_wavelengths(kept_below: str, divided_beyond: str, by: str) -> str:

@@ -23,11 +23,13 @@ from .mlp.expert_weights import expert_facts
 from .mlp.neurons import neuron_facts
 from .recurrence.mixer_projections import mixer_facts
 from .recurrence.recurrence_code import recurrence_facts
+from .rotary.as_projected import pair_facts
 from .rotary.image_positions import image_positions
 from .rotary.modules import rotary_facts
 from .rotary.scaling import scaling_facts
 from .stream.biases import bias_facts
 from .stream.hidden_states import hidden_state_facts
+from .stream.inner_norms import inner_norm_facts
 from .stream.misread import misread_facts
 from .stream.naive_lens import naive_lens_facts
 from .stream.norm_epsilon import epsilon_facts
@@ -47,6 +49,7 @@ def facts(run: Run) -> list[Fact]:
         ("generation", generation_facts),
         ("score scales", score_scales),
         ("rotary modules", rotary_facts),
+        ("rotary pairs", pair_facts),
         ("hidden states", hidden_state_facts),
         ("way to the logits", tail_facts),
         ("lens of norm and head", naive_lens_facts),
@@ -54,6 +57,7 @@ def facts(run: Run) -> list[Fact]:
         ("misread values", misread_facts),
         ("half precision", half_facts),
         ("epsilon of norms", epsilon_facts),
+        ("norms inside sublayers", inner_norm_facts),
         ("expert weights", expert_facts),
         ("slots of experts", slot_facts),
         ("projections of mixers", mixer_facts),

@@ -30,6 +30,9 @@ READOUT = (
     ("lm_head", "lm_head_output", "stream"),
     ("logits", "logits", "stream"),
 )
+UNNORMED = "layers[-1].layer_output == final_norm_output"
+"""The sum of a model whose head reads the last block's output as it is."""
+
 NOTED = {
     "softcapped-logits": "logits",
     "scaled-logits": "logits",
@@ -47,7 +50,10 @@ def model_strip(standing: Standing) -> Markup:
     if handed and isinstance(given := handed.measured.get("arguments"), list):
         notes["layers"] = f"beside the stream: {', '.join(map(str, given))}"
     nodes = []
+    bare = any(found.holds and found.expression == UNNORMED for found in standing.identities(vision=False))
     for label, value, role in READOUT:
+        if label == "norm" and bare:
+            continue
         block = label == "layers"
         has = block or value in names
         nodes.append(

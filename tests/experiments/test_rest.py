@@ -281,6 +281,7 @@ def test_facts_of_a_last_hidden_state_without_the_norm(run_of: RunOf) -> None:
 
     found = {fact.name: fact for fact in facts(run_of("llama", change=bare))}
     assert found["last_hidden_state_is_normed"].value is False
+    assert "No norm stands before the head" in found["last_hidden_state_is_normed"].statement
     assert found["hidden_states_of_blocks"].value == 3
     assert "kv_cache_bytes_per_token_past_window" not in found
 

@@ -295,6 +295,42 @@ def _paths_given(page: Page) -> bool:
     return all(row.hf is not None or row.reason for row in page.record.values if is_served(row))
 
 
+def _once_recorded(name: str, answered: Of) -> Of:
+    """True of every page as long as no record holds the fact that the answer is made from."""
+    return lambda page: answered(page) or not any(name in p.facts() for p in PAGES)
+
+
+def _normed_inside(page: Page) -> object:
+    """Whether queries, keys or a latent vector are normed, by modules of the attention that are norms."""
+    rows = [row.path for row in page.run.returned if "norm" in row.module.lower() and not row.vision]
+    return [path for path in rows if "self_attn." in path and path.endswith(("q_norm", "kv_a_layernorm"))]
+
+
+def _inner_norms_told(page: Page) -> bool:
+    table = page.tables.get("l-inner-norms")
+    return table is not None and {"normed together", "gain", "added under the root"} <= {*table.head}
+
+
+def _latent_turning(page: Page) -> object:
+    """A latent attention in which queries turn with the position."""
+    return page.quirk("latent-attention") and page.verdict("interleaved-rotary") in ("yes", "no")
+
+
+def _last_part_told(page: Page) -> bool:
+    found = page.quirk("partial-rotary")
+    return found is not None and " last " in (found.statement or "") and "turning" in found.measured
+
+
+def _pairs_told(page: Page) -> bool:
+    """Whether neighbours turn together, or the page says that they do in what the projection gives."""
+    return page.verdict("interleaved-rotary") == "yes" or "rotary_reorders" in page.facts()
+
+
+def _interleaved_by_config(page: Page) -> object:
+    """A config that says that pairs of the projections' outputs are neighbours."""
+    return any(row.name.rpartition(".")[2] == "rope_interleave" and row.value is True for row in page.record.config)
+
+
 QUESTIONS = (
     Question(
         "transformers#31990", "the pattern during generate",
@@ -314,6 +350,19 @@ QUESTIONS = (
     Question("TransformerLens#644", "names on each part", lambda p: p.record.checkpoint.kind == "tiny", "cards",
              _cards_named),
     Question("OLMo#806, gemma_pytorch#74", "norm, then rotary?", _turned, "rows", _order_told),
+    Question(
+        "vLLM, llama.cpp (MLA)", "which part of a latent head turns", _latent_turning, "know-entrance",
+        lambda page: _last_part_told(page) or not any(p.run_quirk("partial-rotary") and _latent_turning(p)
+                                                      for p in PAGES),
+    ),
+    Question(
+        "vLLM, llama.cpp (rope_interleave)", "which rows of a projection turn together", _interleaved_by_config,
+        "know-entrance", _once_recorded("rotary_reorders", _pairs_told),
+    ),
+    Question(
+        "vLLM, TransformerLens (q_norm, kv_a_layernorm)", "epsilon, gain and width of norms in the attention",
+        _normed_inside, "l-inner-norms", _once_recorded("inner_norms", _inner_norms_told),
+    ),
     Question("captum PR#1736", "the order of a fused projection", quirk("fused-qkv"), "l-projections",
              _order_of_heads_told),
     Question(

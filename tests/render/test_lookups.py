@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,58 @@ def test_every_hidden_state_has_the_name_that_its_values_card_has() -> None:
     rows = cells(tables("gemma2", committed("gemma2", "tiny"))["l-hidden-states"])
     assert rows[0][3] == "blocks.0.hook_resid_pre" and rows[-1][3] == "ln_final.hook_out"
     assert all(row[3] for row in rows)
+
+
+def test_what_the_head_reads_is_its_input_where_no_module_returns_it() -> None:
+    found = tables("nanochat", committed("nanochat", "tiny"))
+    last = cells(found["l-hidden-states"])[-1]
+    assert last[1:3] == ["final_norm_output", "lm_head input"]
+    readers = {row[0]: row[-1] for row in cells(tables("openai-gpt", committed("openai-gpt", "tiny"))["l-norms"])}
+    assert readers["final_norm_output"] == "lm_head"
+
+
+def test_norms_inside_sublayers_have_a_table() -> None:
+    page = committed("kimi_k2", "tiny")
+    columns: dict[str, list[Any]] = {
+        "norms": ["self_attn.kv_a_layernorm", "self_attn.q_norm", "mixer.norm"],
+        "over": [28, page.record.sizes["head_dim"], 64],
+        "groups": [1, 6, 3],
+        "gains": [28, page.record.sizes["head_dim"], 192],
+        "gain": ["weight", "1 + weight", "weight"],
+        "gated": [False, False, True],
+        "to": ["mean square", "variance", None],
+        "added": [1e-6, 1e-5, None],
+        "entries": [None, "rms_norm_eps", None],
+        "fixed": [True, False, None],
+    }
+    fact = Fact(name="inner_norms", label="Norms", value=3, measured=columns, statement="There are some.")
+    rows = cells(tables("kimi_k2", changed(page, facts=[fact]))["l-inner-norms"])
+    assert rows == [
+        [
+            "self_attn.kv_a_layernorm",
+            "all that it takes of a token",
+            "no",
+            "weight",
+            "1e-6, whatever the config has, to the mean square",
+            "",
+        ],
+        [
+            "self_attn.q_norm",
+            "each head by itself",
+            "yes",
+            "1 + weight, shared by all",
+            "1e-5, rms_norm_eps, to the variance",
+            "",
+        ],
+        [
+            "mixer.norm",
+            "groups of channels, each by itself",
+            "",
+            "weight, another for each",
+            "not told",
+            "takes a gate",
+        ],
+    ]
 
 
 def test_hidden_states_that_are_not_one_more_than_blocks_have_no_table() -> None:

@@ -45,6 +45,7 @@ class Rotary:
         style: which dimensions turn together; None where none turn, or in no pairs known here.
         frequencies: angle a position of each pair in radians, in the order of the pairs; NaN where it was not seen.
         stretched: whether the pairs turn on ellipses: gains that differ within a pair multiply behind the rotation.
+        backwards: whether a growing position turns pairs from their second number to their first.
     """
 
     width: int
@@ -53,6 +54,7 @@ class Rotary:
     style: Style | None
     frequencies: tuple[float, ...]
     stretched: bool = False
+    backwards: bool = False
 
     @property
     def share(self) -> float:
@@ -104,7 +106,9 @@ def rotary(rows: torch.Tensor, shifts: tuple[int, ...], close: float) -> Rotary:
             for queries in (rows, level):
                 found = _angles(queries, shifts, pairs, close, stretched)
                 if found is not None:
-                    return Rotary(width, turning, extent, style, found, stretched)
+                    speeds = tuple(abs(speed) for speed in found)
+                    backwards = all(not speed > 0 for speed in found) and any(speed < 0 for speed in found)
+                    return Rotary(width, turning, extent, style, speeds, stretched, backwards)
     return Rotary(width, turning, extent, None, ())
 
 
@@ -143,8 +147,8 @@ def _pairings(turning: tuple[int, ...]) -> list[tuple[Style, list[tuple[int, int
 def _angles(
     rows: torch.Tensor, shifts: tuple[int, ...], pairs: list[tuple[int, int]], close: float, stretched: bool
 ) -> tuple[float, ...] | None:
-    """The angle a position of each pair, or None where a pair does not turn as one number, on a circle or stretched to
-    an ellipse: ``rows`` is ``[shifts, heads, samples, width]``.
+    """The angle a position of each pair, with its sign, or None where a pair does not turn as one number, on a circle
+    or stretched to an ellipse: ``rows`` is ``[shifts, heads, samples, width]``.
     """
     first, second = (list(side) for side in zip(*pairs, strict=True))
     left, right = rows[..., first].double(), rows[..., second].double()
@@ -184,4 +188,4 @@ def _speeds(angles: torch.Tensor, known: torch.Tensor, shifts: tuple[int, ...]) 
     for row in range(2, len(shifts)):
         whole = torch.round((speed * shifts[row] - angles[row]) / (2 * math.pi))
         speed = (angles[row] + 2 * math.pi * whole) / shifts[row]
-    return tuple(abs(value) if seen else math.nan for value, seen in zip(speed.tolist(), known.tolist(), strict=True))
+    return tuple(value if seen else math.nan for value, seen in zip(speed.tolist(), known.tolist(), strict=True))

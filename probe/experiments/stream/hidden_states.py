@@ -42,7 +42,8 @@ def hidden_state_facts(run: Run) -> list[Fact]:
         where = "not among them" if place is None else f"number {place}"
         tail = f"the last one is the final norm's output, and the last block's is {where}"
     elif len(states) - 1 == blocks in equal:
-        tail = "the last one is the last block's output, before the final norm"
+        bare = normed is not None and _equal(run, states[-1], normed)
+        tail = f"the last one is the last block's output, {'which the head reads' if bare else 'before the final norm'}"
     return [
         Fact(
             name="hidden_states",
@@ -64,10 +65,16 @@ def hidden_state_facts(run: Run) -> list[Fact]:
             name="last_hidden_state_is_normed",
             label="hidden_states[-1] is after the final norm",
             value=last,
-            statement=f"`hidden_states[-1]` {'is' if last else 'is not'} `final_norm_output`.",
+            statement=_normed(last, normed is not None and _equal(run, states[-1], normed)),
         ),
         *_last_stream(place, len(states)),
     ]
+
+
+def _normed(last: bool, same_as_normed: bool) -> str:
+    if last or not same_as_normed:
+        return f"`hidden_states[-1]` {'is' if last else 'is not'} `final_norm_output`."
+    return "No norm stands before the head: `hidden_states[-1]`, the last block's output, is what the head reads."
 
 
 def _last_stream(place: int | None, states: int) -> list[Fact]:

@@ -25,27 +25,58 @@ UNDER = {False: "mean square", True: "variance"}
 """What stands under the root of a norm, by whether it subtracts the mean."""
 
 
+SUM = "sum of squares"
+
+WIDE = 4
+"""Numbers in a vector from which a length of one is told from a mean square of one."""
+
+
 def epsilon_facts(run: Run) -> list[Fact]:
     """What the norms of the blocks add, and the config's name for it."""
-    found: dict[float, dict[str, bool]] = {}
+    found: dict[float, dict[str, str]] = {}
     for block in calls(run):
         for call in block:
-            if (told := epsilon(call)) is not None:
-                value, centred = told
-                found.setdefault(float(f"{value:.2g}"), {})[type(call.norm).__name__] = centred
+            if (told := added(call)) is not None:
+                value, under = told
+                found.setdefault(value, {})[type(call.norm).__name__] = under
     if not found:
         return []
     parts: list[tuple[str, str | None, list[str]]] = []
     rows = []
     for value, classes in sorted(found.items()):
-        entry, added = _named(run, value)
-        parts.append((f"{added:g}", entry, sorted(classes)))
-        rows += [(name, added, entry, UNDER[classes[name]]) for name in sorted(classes)]
-    norms, every, entries, under = zip(*rows, strict=True)
-    said = added_under_root(parts, under)
-    measured = {"norms": [*norms], "added": [*every], "entries": [*entries], "to": [*under]}
+        entry, number = named(run, value)
+        parts.append((f"{number:g}", entry, sorted(classes)))
+        rows += [(name, number, entry, classes[name]) for name in sorted(classes)]
+    norms, every, entries, roots = zip(*rows, strict=True)
+    said = added_under_root(parts, roots)
+    measured = {"norms": [*norms], "added": [*every], "entries": [*entries], "to": [*roots]}
     label = "Added under a norm's root"
     return [Fact(name="norm_epsilon", label=label, value=max(found), measured=measured, statement=said)]
+
+
+def added(call: Call, width: int | None = None) -> tuple[float, str] | None:
+    """What a norm adds, with two digits, and to what: ``mean square``, ``variance``, or ``sum of squares`` where it
+    gives vectors of length one; None where no one number explains how it shrinks.
+
+    Args:
+        width: how many numbers it norms together; the width of what it takes if None.
+    """
+    told = epsilon(call)
+    if told is None:
+        return None
+    value, centred = told
+    width = width or call.given.shape[-1]
+    if not centred and _gives_length_one(call, width):
+        return float(f"{value * width:.2g}"), SUM
+    return float(f"{value:.2g}"), UNDER[centred]
+
+
+def _gives_length_one(call: Call, width: int) -> bool:
+    """Whether a norm without a gain gives vectors of length one, and not of one a number."""
+    if call.weights or width < WIDE or call.args or call.kwargs:
+        return False
+    rows = call.on(torch.ones_like(call.given))
+    return math.isclose(float(rows.float().square().mean()), 1 / width, rel_tol=ALIKE)
 
 
 def epsilon(call: Call) -> tuple[float, bool] | None:
@@ -87,15 +118,16 @@ def _added(small: torch.Tensor, whole: torch.Tensor, size: float) -> float | Non
     return size**2 * (1 - ratio**2) / (ratio**2 - size**2)
 
 
-def _named(run: Run, value: float) -> tuple[str | None, float]:
+def named(run: Run, value: float) -> tuple[str | None, float]:
     """The config's entry that is equal to the number, with its own; the number alone where no or no single one is."""
-    entries = run.model.text_config.to_dict()
-    named = {
+    found = candidates(run, value)
+    return (None, value) if len(found) != 1 else next(iter(found.items()))
+
+
+def candidates(run: Run, value: float) -> dict[str, float]:
+    """The config's entries for an epsilon that are equal to the number, with their own."""
+    return {
         name: held
-        for name, held in sorted(entries.items())
+        for name, held in sorted(run.model.text_config.to_dict().items())
         if "eps" in name and isinstance(held, float) and math.isclose(held, value, rel_tol=5e-2)
     }
-    if len(named) != 1:
-        return None, value
-    [found] = named.items()
-    return found

@@ -73,7 +73,7 @@ def _size(tensor: torch.Tensor) -> float:
     return float(tensor.square().mean().sqrt())
 
 
-def _norms(run: Run, index: int) -> Iterator[str]:
+def stream_norms(run: Run, index: int) -> Iterator[str]:
     """The norms before and after a block's sublayers, and those of the stream itself, by path from the block."""
     anatomy = run.text.anatomy[index]
     for term in anatomy.terms:
@@ -88,7 +88,7 @@ def calls(run: Run) -> Iterator[list[list[Call]]]:
     found: list[list[Call]] = [[] for _ in run.text.envoys]
     with ExitStack() as stack:
         for index, envoy in enumerate(run.text.envoys):
-            for path in dict.fromkeys(_norms(run, index)):
+            for path in dict.fromkeys(stream_norms(run, index)):
                 hook = envoy._module.get_submodule(path).register_forward_pre_hook(
                     _keeping(found[index]), with_kwargs=True
                 )
@@ -165,7 +165,10 @@ QUIRKS = (
         "Norm gain is 1 + weight",
         "text",
         gain_norm,
-        lambda m, b, n: f"The norms of {some(b or [], n)} multiply by 1 + weight: a weight of zero is a gain of one.",
+        lambda m, b, n: (
+            f"The norms before and after the sublayers of {some(b or [], n)} multiply by 1 + weight: a weight of zero "
+            "is a gain of one."
+        ),
     ),
     Quirk(
         "weightless-norms",

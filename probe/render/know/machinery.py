@@ -215,6 +215,10 @@ def _images(subject: Subject) -> list[Markup]:
     return said
 
 
+PAIRS = ("rotary_reorders", "rotary_direction")
+"""Facts on the pairs that turn."""
+
+
 def _turning(subject: Subject) -> list[Markup]:
     """How long turning makes queries and keys, a number of the run's own config, and whether it depends on the call."""
     longer, switch = subject.fact("rotary_length"), subject.fact("rotary_switch")
@@ -222,6 +226,7 @@ def _turning(subject: Subject) -> list[Markup]:
     if longer:
         said.append(prose(longer.statement) if longer.value == 1 else of_run(subject, longer.statement))
     said += [prose(switch.statement)] if switch else []
+    said += [prose(fact.statement) for name in PAIRS if (fact := subject.fact(name))]
     return [*said, *_scaling(subject)]
 
 

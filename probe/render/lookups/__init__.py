@@ -14,7 +14,7 @@ from probe.render.know.subject import Subject
 from probe.render.lookups import images
 from probe.render.lookups.attention import borrowing, projections
 from probe.render.lookups.modules import outputs, paths, returned
-from probe.render.lookups.norms import norms
+from probe.render.lookups.norms import inner, norms
 from probe.render.lookups.routing import routers, routing, scoring
 from probe.render.lookups.stream import hidden_states, readout, terms_of_the_sum
 from probe.render.lookups.tools import misleading, reach
@@ -35,6 +35,7 @@ def lookups(family: Family, standing: Standing) -> Lookups | None:
         borrowing(subject),
         projections(subject),
         norms(subject),
+        inner(subject),
         readout(subject),
         paths(family, subject),
         misleading(subject),

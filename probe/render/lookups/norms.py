@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -30,7 +31,7 @@ def norms(subject: Subject) -> Lookup | None:
             place(value),
             _included(value),
             _gain(subject, value),
-            *([_read_by(readers.get(value.hf.path, []) if value.hf else [])] if reading else []),
+            *([_read_by(_of_value(value, readers))] if reading else []),
         ]
         for value in values
     ]
@@ -48,6 +49,68 @@ def norms(subject: Subject) -> Lookup | None:
     return Lookup("l-norms", "Norms and their gain", lead, head, rows)
 
 
+def inner(subject: Subject) -> Lookup | None:
+    """The norms inside sublayers, as the run behind the page found them; what follows an entry of the config is
+    the checkpoint's own.
+    """
+    fact = subject.fact("inner_norms")
+    if fact is None:
+        return None
+    keys = ("norms", "over", "groups", "gains", "gain", "gated", "to", "added", "entries", "fixed")
+    rows = {
+        (str(one["norms"]), str(_together(subject, one)), str(_gain_of(subject, one)), str(_under(subject, one))): [
+            code(one["norms"]),
+            _together(subject, one),
+            Markup("yes" if one["to"] == "variance" else "no" if one["to"] else ""),
+            _gain_of(subject, one),
+            _under(subject, one),
+            Markup("takes a gate" if one["gated"] else ""),
+        ]
+        for one in (dict(zip(keys, each, strict=True)) for each in zip(*(many(fact, key) for key in keys), strict=True))
+    }
+    lead = prose(
+        "These stand inside sublayers, at paths below the block, and need not be like the norms before and after them. "
+        "Each was called with other inputs and weights, and built again from a config with another epsilon."
+    )
+    head = ["norm", "normed together", "subtracts the mean", "gain", "added under the root", "gate"]
+    return Lookup("l-inner-norms", "Norms inside sublayers", lead, head, [*rows.values()])
+
+
+def _together(subject: Subject, one: Mapping[str, Scalar]) -> Markup:
+    """Which of a token's numbers are normed together."""
+    sizes = subject.run.sizes if subject.run else {}
+    if one["groups"] is None:
+        return Markup("")
+    if one["groups"] == 1:
+        return Markup("all that it takes of a token")
+    if one["over"] in (sizes.get("head_dim"), sizes.get("qk_head_dim")):
+        return Markup("each head by itself")
+    return Markup("groups of channels, each by itself")
+
+
+def _gain_of(subject: Subject, one: Mapping[str, Scalar]) -> Markup:
+    """What its gain is, and whether groups share one."""
+    if one["gain"] == "none" or one["groups"] in (None, 1):
+        return prose("none" if one["gain"] == "none" else f"`{one['gain']}`")
+    shared = "shared by all" if one["gains"] == one["over"] else "another for each"
+    return say("{gain}, {shared}", gain=code(one["gain"]), shared=shared)
+
+
+def _under(subject: Subject, one: Mapping[str, Scalar]) -> Markup:
+    """What it adds, to what, and by which entry of the config."""
+    if one["added"] is None:
+        return Markup("not told")
+    number, entry = one["added"], one["entries"]
+    own = subject.config(str(entry)) if entry else None
+    if isinstance(own, float):
+        number = own
+    where = f", {code(entry)}" if entry else ", whatever the config has" if one["fixed"] else ""
+    twin = " on the twin" if not entry and not one["fixed"] and subject.run is not subject.record else ""
+    return say(
+        "{number}{where}{twin}, to the {under}", number=figure(number), where=Markup(where), twin=twin, under=one["to"]
+    )
+
+
 def _readers(subject: Subject) -> dict[str, list[str]]:
     """Path of each norm of the text model -> the modules with a matrix that are called with what it returns."""
     found: dict[str, list[str]] = {}
@@ -56,6 +119,13 @@ def _readers(subject: Subject) -> dict[str, list[str]]:
         if row.reads and "norm" in classes.get(row.reads, "").lower() and row.path not in found.get(row.reads, []):
             found.setdefault(row.reads, []).append(row.path)
     return found
+
+
+def _of_value(value: Value, readers: Mapping[str, list[str]]) -> list[str]:
+    """The modules that read a norm's value: where no module returns it, the one that is called with it."""
+    if value.hf is None:
+        return []
+    return [value.hf.path] if value.hf.side == "in" else readers.get(value.hf.path, [])
 
 
 def _read_by(paths: list[str]) -> Markup:

@@ -30,13 +30,12 @@ def hidden_states(subject: Subject) -> Lookup | None:
         rows.append(_state(subject, k))
     if normed.value:
         final = subject.value("model", "final_norm_output")
-        path = final.hf.path if final and final.hf else ""
         name = subject.link(final) if final else code("final_norm_output")
         rows.append(
             [
                 code(f"hidden_states[{last}]"),
                 name,
-                say("{path} output", path=code(path)) if path else Markup(""),
+                place(final) if final else Markup(""),
                 _lens("final_norm_output"),
             ]
         )
