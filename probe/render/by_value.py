@@ -13,7 +13,7 @@ from probe.render import overviews as o
 from probe.render.facets import held
 from probe.render.places import Place, Spot
 from probe.render.roles import row_role
-from probe.render.text import anchor, breakable, condition, plural, quirk_url, value_url, words
+from probe.render.text import anchor, cell, condition, plural, quirk_url, value_url, words
 
 UP = "../../"
 """From a value's page to the site's root."""
@@ -134,11 +134,11 @@ def _place(place: Place) -> o.ValuePlace:
 def spot_words(spot: Spot) -> Markup:
     """A native place as code, with its side and what of it."""
     path, side, element = spot
-    where = Markup("<code>{}</code>").format(breakable(path)) if path else Markup("the model itself")
+    where = Markup("<code>{}</code>").format(path) if path else Markup("the model itself")
     if side == "op":
-        return Markup("{}, inside its forward at <code>{}</code>").format(where, breakable(str(element)))
+        return cell(Markup("{}, inside its forward at <code>{}</code>").format(where, element))
     which = "" if element in (None, 0) else f", element {element}"
-    return Markup("{}, {}{}").format(where, SIDES[side], which)
+    return cell(Markup("{}, {}{}").format(where, SIDES[side], which))
 
 
 def _odd(served: Sequence[Place], usual: Place) -> list[o.Odd]:

@@ -23,6 +23,9 @@ from probe.schema import PathNode, Record, Shape, Value, Vision
 
 FORMS = ("solid", "hollow", "striped", "dotted")
 TERM = re.compile(r"[A-Za-z_](?:\w|\.(?=\w)|\[[^\]]*\])*")
+EARLIER = re.compile(r"\[[a-z]-\d+\]")
+"""An index counted back from a block's, as in ``layers[i-1]``, in which no line should end."""
+
 READOUT = (
     ("embed_tokens", "token_embeddings", "stream"),
     ("layers", "layer_output", "stream"),
@@ -249,4 +252,4 @@ def equation(expression: str, part: Record | Vision, blocks: Sequence[int] | Non
         role = term_role(match[0], part, blocks)
         out.append(Markup('<span class="term r-{}">{}</span>').format(role, match[0]))
     out.append(escape(expression[last:]))
-    return Markup("").join(out)
+    return Markup(EARLIER.sub(r'<span class="whole">\g<0></span>', str(Markup("").join(out))))

@@ -15,7 +15,8 @@ _NUMBER = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+|\d{5,}(?:\.0)?|\d+(?:\
 """What stands in a record's sentence and may be spelled otherwise than a page spells numbers: large ones and powers."""
 
 _POWER = re.compile(r"(?<![^\s(±])\d+(?:\.\d+)?e-\d+(?![^\s.,;:)<])")
-_LONG = re.compile(r"<code>[^<]{24,}</code>")
+_CODE = re.compile(r"<code>[^<]{24,}</code>")
+_LONG = re.compile(r"[^\s<>]{24,}")
 _JOINT = re.compile(r"[._](?=[^<])")
 
 
@@ -118,13 +119,17 @@ def breakable(name: str) -> Markup:
 def cell(html: str | Markup) -> Markup:
     """What stands in a narrow cell, its long names in code `breakable`, its powers `whole`."""
     text = str(escape(html))
-    return whole(Markup(_LONG.sub(lambda code: _JOINT.sub(r"\g<0><wbr>", code[0]), text) if "<code>" in text else text))
+    return whole(Markup(_CODE.sub(_long_names_breakable, text) if "<code>" in text else text))
 
 
 def whole(html: str | Markup) -> Markup:
     """Words as HTML in which no line ends within a power of ten, as it may behind a hyphen."""
     text = str(escape(html))
     return Markup(_POWER.sub(r'<span class="whole">\g<0></span>', text) if "e-" in text else text)
+
+
+def _long_names_breakable(code: re.Match[str]) -> str:
+    return _LONG.sub(lambda name: _JOINT.sub(r"\g<0><wbr>", name[0]), code[0])
 
 
 def ordinal(n: int) -> str:
@@ -144,8 +149,8 @@ def figure(value: Any) -> str:
         runs: list[tuple[str, int]] = []
         for text in map(figure, value):
             runs = [*runs[:-1], (text, runs[-1][1] + 1)] if runs and runs[-1][0] == text else [*runs, (text, 1)]
-        return ", ".join(text if n == 1 else f"{text} × {n}" for text, n in runs)
-    return str(value)
+        return ", ".join(text if n == 1 else f"{text} × {n}" for text, n in runs) or "[]"
+    return str(value) or '""'
 
 
 def answer(value: float) -> str:

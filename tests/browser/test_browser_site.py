@@ -88,6 +88,19 @@ def test_one_layout_of_the_diagram_is_shown_at_readable_size(open_page: Open, wi
     assert scale > 0.9
 
 
+def test_the_name_of_a_class_heads_a_table_in_its_own_letters(open_page: Open, committed: str) -> None:
+    page = open_page("/mixtral/", of=committed)
+    head = page.locator(".lookup-table thead th", has_text="MixtralForCausalLM")
+    assert head.evaluate("cell => cell.innerText") == "MixtralForCausalLM"
+
+
+def test_no_cell_of_a_quirks_table_stands_empty(open_page: Open, committed: str) -> None:
+    page = open_page("/quirks/grouped-query/", of=committed)
+    empty = page.locator(".wide-table td.number:empty")
+    assert empty.count()
+    assert set(empty.evaluate_all("all => all.map(cell => getComputedStyle(cell, '::after').content)")) == {'"–"'}
+
+
 def test_dark_mode_follows_the_system_and_the_toggle(open_page: Open) -> None:
     page = open_page("/gemma4_text/", color_scheme="dark")
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")

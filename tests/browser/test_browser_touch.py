@@ -84,3 +84,10 @@ def test_words_in_tables_and_cards_break_at_their_joints(open_page: Open, commit
     stop_watching(page)
     page.evaluate("document.querySelectorAll('.value-table details, .lookups details').forEach(e => e.open = true)")
     assert page.locator(".lookup-table, .value-table").evaluate_all(BROKEN) == []
+
+
+def test_the_name_of_an_experiment_breaks_at_its_joints(open_page: Open, committed: str) -> None:
+    page = open_page("/quirks/grouped-query/", of=committed, **PHONE)
+    name = page.locator(".method summary code").first
+    assert name.bounding_box()["height"] > 24, "this name takes two lines"  # type: ignore[index]
+    assert page.locator(".method").evaluate_all(BROKEN) == []

@@ -70,7 +70,8 @@ def test_blocks_in_words() -> None:
         (-3.402823e38, "-3.403e38"),
         (["a", "a", "b"], "a × 2, b"),
         ([1e4, 1e4, 2e-05], "10,000 × 2, 2e-5"),
-        ([], ""),
+        ([], "[]"),
+        ("", '""'),
     ],
 )
 def test_figures(value: object, text: str) -> None:
@@ -97,6 +98,8 @@ def test_no_line_ends_within_a_power_and_long_names_in_cells_break_at_their_join
     assert whole(said) == shown + "<code>eps=1e-6</code> and v1e-3 are not."
     path = Markup("<code>{}</code>").format('get_submodule("model.layers_0.mlp")')
     assert cell(path) == "<code>get_<wbr>submodule(&#34;model.<wbr>layers_<wbr>0.<wbr>mlp&#34;)</code>"
+    spaced = Markup("<code>router_logits == gate.weight.T @ mlp_input</code>")
+    assert cell(spaced) == spaced, "a line ends between words of code, not within one that fits the next"
     assert cell(Markup("<code>layers.mlp</code>")) == "<code>layers.mlp</code>" and cell("a < b") == "a &lt; b"
 
 

@@ -71,3 +71,8 @@ def test_a_state_that_blocks_hand_on_stands_in_the_strip(family: str, said: str 
     record = read_record(ROOT / "site_src" / "records" / family / "tiny.json")
     strip = model_strip(Standing(record, None))
     assert said in strip if said else "beside the stream" not in strip
+
+
+def test_no_line_of_an_equation_ends_within_an_index(record: Record) -> None:
+    between = next(i for i in record.identities if "[i-1]" in i.expression)
+    assert '<span class="whole">[i-1]</span>' in equation(between.expression, record, between.blocks)

@@ -19,7 +19,7 @@ from probe.render.naming import in_block
 from probe.render.other_names import by_tool
 from probe.render.places import is_served
 from probe.render.standing import KIND_WORDS, Standing, error_text
-from probe.render.text import answer, breakable, figure, parameters, row_id, some_blocks, words
+from probe.render.text import answer, cell, figure, parameters, row_id, some_blocks, words
 from probe.schema import Record, Shape, Value, Vision
 from probe.store import file_stem
 
@@ -236,7 +236,7 @@ def _places(rows: Sequence[Value], record: Record, page: str) -> Iterator[Markup
         if mine[0].blocks is not None and len(blocks) < len(record.blocks):
             notes = [some_blocks(blocks, len(record.blocks)), *notes]
         said = ", ".join(filter(None, notes))
-        text = Markup('<a href="{}"><code>{}</code></a>').format(link, breakable(place))
+        text = Markup('<a href="{}">{}</a>').format(link, cell(Markup("<code>{}</code>").format(place)))
         yield text + (Markup(" <small>{}</small>").format(said) if said else "")
 
 
