@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+|\d{5,}(?:\.0)?|\d+(?:\
 _POWER = re.compile(r"(?<![^\s(±])\d+(?:\.\d+)?e-\d+(?![^\s.,;:)<])")
 _CODE = re.compile(r"<code>[^<]{24,}</code>")
 _LONG = re.compile(r"[^\s<>]{24,}")
-_JOINT = re.compile(r"[._](?=[^<])")
+_JOINT = re.compile(r"\.(?=[^<])|_(?=[^<\d])")
 
 
 def anchor(host: str, name: str) -> str:
@@ -112,7 +112,7 @@ def lacking(lack: Lack, module: str, several: bool = False) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A name as HTML that may break behind each dot and underscore."""
+    """A name as HTML that may break behind each dot and underscore, but for one before a number."""
     return Markup(_JOINT.sub(r"\g<0><wbr>", str(escape(name))))
 
 

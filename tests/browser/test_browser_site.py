@@ -95,10 +95,21 @@ def test_the_name_of_a_class_heads_a_table_in_its_own_letters(open_page: Open, c
 
 
 def test_no_cell_of_a_quirks_table_stands_empty(open_page: Open, committed: str) -> None:
-    page = open_page("/quirks/grouped-query/", of=committed)
+    page = open_page("/quirks/qkv-bias/", of=committed)
     empty = page.locator(".wide-table td.number:empty")
     assert empty.count()
     assert set(empty.evaluate_all("all => all.map(cell => getComputedStyle(cell, '::after').content)")) == {'"–"'}
+
+
+def test_on_a_phone_an_identity_begins_at_the_margin_and_has_its_figures_in_one_line(
+    open_page: Open, committed: str
+) -> None:
+    page = open_page("/mixtral/tiny/", width=390, of=committed)
+    row = page.locator(".identity-table tbody tr").first
+    left = "cell => cell.getBoundingClientRect().left"
+    assert row.locator("th").evaluate(left) == page.locator("#identities").evaluate(left)
+    tops = row.locator("td").evaluate_all("all => all.map(cell => Math.round(cell.getBoundingClientRect().top))")
+    assert len(tops) == 3 and len(set(tops)) == 1
 
 
 def test_dark_mode_follows_the_system_and_the_toggle(open_page: Open) -> None:
