@@ -60,6 +60,21 @@ def test_what_the_head_reads_is_its_input_where_no_module_returns_it() -> None:
     assert readers["final_norm_output"] == "lm_head"
 
 
+@pytest.mark.parametrize(
+    ("groups", "says"),
+    [((8, 4), "bias within 4 of 8 groups by the sum of the two best)"), ((1, 1), "gate.e_score_correction_bias) ==")],
+)
+def test_a_choice_among_groups_has_the_checkpoints_own_numbers(groups: tuple[int, int], says: str) -> None:
+    page = committed("deepseek_v3", "deepseek-ai--DeepSeek-V3")
+    own = dict(zip(("n_group", "topk_group"), groups, strict=True))
+    config = [row.model_copy(update={"value": own.get(row.name, row.value)}) for row in page.record.config]
+    table = tables("deepseek_v3", changed(page, config=config))["l-scoring"]
+    [equation] = [row[1] for row in cells(table) if row[0] == "expert_indices"]
+    assert says in equation and "2 of 4" not in equation
+    twin = tables("deepseek_v3", committed("deepseek_v3", "tiny"))["l-scoring"]
+    assert "within 2 of 4 groups" in str(twin.rows)
+
+
 def test_norms_inside_sublayers_have_a_table() -> None:
     page = committed("kimi_k2", "tiny")
     columns: dict[str, list[Any]] = {

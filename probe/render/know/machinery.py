@@ -10,7 +10,7 @@ from probe.recurrences import RECURRENCES
 from probe.render.know.blocks import partial
 from probe.render.know.heads import scaled_scores
 from probe.render.know.loading import CALLS
-from probe.render.know.subject import BLOCK, Subject, code, listing, many, of_run, say, within
+from probe.render.know.subject import BLOCK, Subject, code, listing, many, of_run, say, with_groups, within
 from probe.render.know.terms import host_of
 from probe.render.text import figure, prose, some_blocks
 from probe.wording import scaled_wavelengths
@@ -339,6 +339,6 @@ def _equations(subject: Subject) -> list[Markup]:
         found = {i.expression: i for i in subject.identities(name)}
         if found:
             error = within(max(identity.max_abs_error for identity in found.values()))
-            equations = listing([code(expression) for expression in found])
+            equations = listing([code(with_groups(subject, expression)) for expression in found])
             said.append(say("{what} {equations}, {error}.", what=what, equations=equations, error=error))
     return said

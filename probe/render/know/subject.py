@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,10 @@ from probe.schema import Experiment, Fact, Identity, Record, Scalar, Shape, Valu
 BLOCK = "model.layers[i]"
 LONG = 40
 """Characters of a list of blocks that a sentence takes."""
+
+
+GROUPS = re.compile(r" within \d+ of \d+ groups( by the (?:sum of the two best|best)(?:, others 0)?)")
+"""In an equation, among which groups of experts the choice is made."""
 
 
 def say(sentence: str, **parts: object) -> Markup:
@@ -184,6 +189,18 @@ def of_run(subject: Subject, statement: str, size: str = "") -> Markup:
     if subject.run is subject.record:
         return prose(statement)
     return prose(f"On the twin{', ' + size + ',' if size else ''} {statement[:1].lower()}{statement[1:]}")
+
+
+def with_groups(subject: Subject, expression: str) -> str:
+    """An equation of a choice among groups of experts with the page's own numbers of groups: the twin has others. No
+    groups are told where the page's config has one.
+    """
+    found = GROUPS.search(expression)
+    own = [subject.config(name) for name in ("topk_group", "n_group")]
+    if found is None or subject.run is subject.record or not all(isinstance(number, int) for number in own):
+        return expression
+    told = "" if own == [1, 1] else f" within {own[0]} of {own[1]} groups{found[1]}"
+    return expression.replace(found[0], told)
 
 
 def many(fact: Fact, name: str) -> list[Scalar]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from probe.render.answers import Lookup
-from probe.render.know.subject import Subject, code, say
+from probe.render.know.subject import Subject, code, say, with_groups
 from probe.render.lookups.modules import element
 from probe.render.standing import error_text
 from probe.render.text import figure, prose
@@ -73,7 +73,8 @@ def scoring(subject: Subject) -> Lookup | None:
     rows = []
     for name, value_name in STEPS:
         for found in subject.identities(name):
-            rows.append([code(value_name), code(found.expression), Markup(error_text(found.max_abs_error))])
+            equation = with_groups(subject, found.expression)
+            rows.append([code(value_name), code(equation), Markup(error_text(found.max_abs_error))])
     if not rows:
         return None
     lead = prose(
