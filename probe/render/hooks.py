@@ -31,6 +31,9 @@ _ahead: list[Ahead] = []
 _pages: dict[str, Generated] = {}
 _composed: dict[str, Composed] = {}
 _included: dict[str, str] = {}
+_styles: list[str] = []
+_SHEET = "assets/atlas.css"
+"""The one style sheet that a browser loads."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -47,6 +50,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     _included.clear()
     _included.update(site.included())
     config.nav = site.navigation() + [{page.title: page.uri} for page in change.generated()]
+    _styles[:], config.extra_css = config.extra_css, [_SHEET]
     _site[:] = [site]
     _end()
     _ahead[:] = [Ahead(site, pages)]
@@ -54,9 +58,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Replaces whatever records lie below the docs by those the site is built from, and adds pages and data."""
-    for file in [f for f in files if f.src_uri.startswith("records/")]:
+    """Replaces whatever records lie below the docs by those the site is built from, and adds pages and data.
+
+    The style sheets become one, as each that a browser loads costs it more than what stands in it.
+    """
+    sheets = {file.src_uri: file for file in files if file.src_uri in _styles}
+    for file in [*sheets.values(), *(f for f in files if f.src_uri.startswith("records/"))]:
         files.remove(file)
+    files.append(File.generated(config, _SHEET, content="\n".join(sheets[uri].content_string for uri in _styles)))
     [site] = _site
     for uri, path in site.copied():
         files.append(File.generated(config, uri, abs_src_path=str(path)))

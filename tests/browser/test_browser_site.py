@@ -145,6 +145,26 @@ def test_colors_switch_at_once_and_scrollbars_with_them(open_page: Open) -> None
     assert page.evaluate(scheme) == "dark"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_style_sheets_are_read_once(open_page: Open, scheme: str) -> None:
+    """The theme would have each read again as it starts, and every element styled again."""
+    page = open_page("/gemma4_text/", color_scheme=scheme)
+    page.add_init_script(
+        """new MutationObserver(() => { if (document.body) window.sheets ??= [...document.styleSheets] })
+            .observe(document, { childList: true, subtree: true })"""
+    )
+    page.reload()
+    same = "[...document.styleSheets].filter(sheet => sheet.href).every(sheet => sheets.includes(sheet))"
+    schemes = "Array.from(document.querySelectorAll('meta[name=color-scheme]'), meta => meta.content)"
+    for _ in range(2):
+        page.wait_for_selector("[data-name=text] a.part[aria-pressed]")
+        assert page.evaluate("document.styleSheets.length") >= 3 and page.evaluate(same)
+        assert page.evaluate(schemes) == [scheme]
+        page.locator(".selector a", has_text="26B-A4B").click()
+        page.wait_for_url("**/google--gemma-4-26B-A4B/")
+        expect(page.locator(".hero .standing")).to_contain_text("gemma-4-26B-A4B")
+
+
 def test_instant_navigation_keeps_the_figure_alive(open_page: Open) -> None:
     page = open_page("/gemma4_text/")
     page.evaluate("window.stayed = true")
