@@ -299,3 +299,20 @@ def test_a_number_of_images_on_the_twin_is_not_the_checkpoints() -> None:
         said = sentences(page, "know-entrance")
         assert "after every block" not in said
         assert ("On the twin what" in said) == (page.run is not page.record)
+
+
+def test_blocks_of_the_twin_are_said_to_be_the_twins() -> None:
+    """What a fact says of some blocks is of the run's, which are not the checkpoint's."""
+    checked = 0
+    for page in PAGES:
+        facts = [fact for fact in page.run.facts if re.search(r"\bblocks? \d", fact.statement)]
+        if page.run is page.record or not facts:
+            continue
+        said = [s for each in what_to_know(page.standing) for s in each.sentences]
+        told = [re.sub(r"<[^>]+>", "", str(s)) for s in said]
+        for fact in facts:
+            part = fact.statement.replace("`", "")[12:80]
+            found = [text[: text.index(part)] for text in told if part in text]
+            checked += len(found)
+            assert all("twin" in before[-60:] for before in found), (page.family, fact.name)
+    assert checked

@@ -151,8 +151,9 @@ def _quirk(subject: Subject, slug: str) -> Markup:
 
 def _sink(subject: Subject) -> Markup:
     """Which parameter the logit is, and the pattern rebuilt with it."""
-    fact = subject.fact("sink_parameter")
-    said = [prose(fact.statement)] if fact else []
+    fact, total = subject.fact("sink_parameter"), len(subject.run.blocks) if subject.run else 0
+    every = fact is not None and len(many(fact, "blocks")) == total
+    said = [prose(fact.statement) if every else of_run(subject, fact.statement)] if fact else []
     for found in subject.identities("pattern")[:1]:
         how = within(found.max_abs_error)
         said.append(say("The pattern is {sum}, {how}: the softmax with a column more, which is then dropped.",

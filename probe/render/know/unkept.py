@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from probe.render.know.subject import Subject
-from probe.render.text import prose
+from probe.render.know.subject import Subject, of_run
 
 
 def unkept(subject: Subject) -> list[Markup]:
-    """One sentence an equation, with how far its two sides are apart and on which blocks."""
-    return [prose(fact.statement) for fact in subject.facts if fact.name.startswith("unkept_")]
+    """One sentence an equation, with how far its two sides are apart and on which blocks of the run."""
+    return [of_run(subject, fact.statement) for fact in subject.facts if fact.name.startswith("unkept_")]
