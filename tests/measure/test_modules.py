@@ -17,7 +17,8 @@ from probe.record.findings import twin
 from probe.record.modules import Modules, examine, rows
 from probe.record.modules.experts import _fit
 from probe.record.modules.layout import Layout, Run, layout
-from probe.record.modules.sized import _readings
+from probe.record.modules.sized import _own, _readings
+from probe.record.modules.weights import Held
 from probe.schema import Output, Returned, Weight
 from probe.standard.stack import same
 from probe.standard.trace import read_all
@@ -177,6 +178,16 @@ def test_a_layout_is_taken_over_by_the_sizes_that_its_numbers_are() -> None:
     theirs = {"num_kv_heads": 2, "head_dim": 16, "queries of a key": 3, "num_heads": 6}
     own = {"num_kv_heads": 8, "head_dim": 64, "queries of a key": 16, "num_heads": 128}
     assert {made.total for made in _readings(fused, theirs, own, list(theirs))} == {9216}
+
+
+def test_experts_side_by_side_are_divided_by_the_checkpoints_number_of_them() -> None:
+    twin = Layout(1, (Run("expert_outputs", 8, 160),))
+    held = Held(0, "mlp.w1", (1280, 96), ("expert_outputs",), 0, twin, (("expert_outputs", "[h * 160]"),), "seen")
+    told = _own(held, (3200, 200), {"num_experts": 8, "num_heads": 6}, {"num_experts": 16, "num_heads": 8})
+    assert told.layout == Layout(1, (Run("expert_outputs", 16, 200),))
+    assert told.parts == (("expert_outputs", "[h * 200:h * 200 + 200]"),)
+    assert _own(held, (3205, 200), {"num_experts": 8}, {"num_experts": 16}).layout is None
+    assert _own(held, (3200, 200), {}, {}).layout is None
 
 
 def test_modules_are_told_with_the_values_that_they_return() -> None:

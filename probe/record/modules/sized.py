@@ -13,7 +13,7 @@ from typing import Any
 
 from ...measure.shapes import block_sizes
 from ...standard import StandardizedTransformer
-from .layout import Layout, Run
+from .layout import EXPERTS, Layout, Run
 from .weights import Held
 
 HEADS = ("num_heads", "num_kv_heads", "head_dim", "qk_head_dim", "num_experts")
@@ -81,8 +81,22 @@ def _own(held: Held, shape: tuple[int, ...], theirs: Mapping[str, int], own: Map
             )
         if len(fits) > 1:
             break
-    unknown = f"On the twin heads lie on axis {held.axis}; this checkpoint's sizes do not tell in which order."
+    if (beside := _side_by_side(held.layout, length, theirs, own)) is not None:
+        parts = tuple((name, beside.subscript(name, held.axis)) for name in held.yields)
+        why = f"On the twin, and by its own number of experts: {held.why}"
+        return replace(held, shape=shape, layout=beside, parts=parts, why=why)
+    what = "experts" if EXPERTS in held.yields else "heads"
+    unknown = f"On the twin {what} lie on axis {held.axis}; this checkpoint's sizes do not tell in which order."
     return replace(held, shape=shape, layout=None, parts=(), why=unknown)
+
+
+def _side_by_side(layout: Layout, length: int, theirs: Mapping[str, int], own: Mapping[str, int]) -> Layout | None:
+    """Experts that fill an axis side by side: by the checkpoint's number of them each has an equal part of it."""
+    number = own.get("num_experts", 0)
+    alone = layout.groups == 1 and [run.name for run in layout.runs] == [EXPERTS]
+    if not alone or number < 1 or length % number or layout.count(EXPERTS) != theirs.get("num_experts"):
+        return None
+    return Layout(1, (Run(EXPERTS, number, length // number),))
 
 
 def _counted(held: Held, made: Layout, own: Mapping[str, int]) -> bool:
