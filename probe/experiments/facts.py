@@ -18,6 +18,7 @@ from .calls.generation import generation_facts
 from .calls.half_facts import half_facts
 from .calls.passed_over import passed_over
 from .mlp.balancing import balancing_facts
+from .mlp.expert_biases import bias_of_experts_facts
 from .mlp.expert_slots import slot_facts
 from .mlp.expert_weights import expert_facts
 from .mlp.neurons import neuron_facts
@@ -59,6 +60,7 @@ def facts(run: Run) -> list[Fact]:
         ("epsilon of norms", epsilon_facts),
         ("norms inside sublayers", inner_norm_facts),
         ("expert weights", expert_facts),
+        ("biases of experts", bias_of_experts_facts),
         ("slots of experts", slot_facts),
         ("projections of mixers", mixer_facts),
         ("weights that are passed over", passed_over),

@@ -6,13 +6,14 @@ found of modules is asked of the pages whose record holds it; one test sees to i
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import pytest
 
 from probe.checkpoints import tokens
 from probe.kernels import results
-from probe.render.know import kernels
+from probe.render.know import kernels, what_to_know
 from probe.render.know.order import ATTENTION, SIDES, paths
 from probe.render.know.subject import Subject
 from probe.render.lookups.stream import place
@@ -331,6 +332,17 @@ def _interleaved_by_config(page: Page) -> object:
     return any(row.name.rpartition(".")[2] == "rope_interleave" and row.value is True for row in page.record.config)
 
 
+def _biases_of_experts_told(page: Page) -> bool:
+    said = [s for topic in what_to_know(page.standing) if topic.id == "know-machinery" for s in topic.sentences]
+    wanted = r"experts of \S+ have no biases|[Ee]ach expert has biases of its own|is added once to what the mixture"
+    return re.search(wanted, " ".join(said)) is not None
+
+
+def _experts_of_matrices(page: Page) -> object:
+    """A mixture whose experts have matrices of their own that were seen."""
+    return any("expert_outputs" in weight.yields for weight in page.record.weights)
+
+
 QUESTIONS = (
     Question(
         "transformers#31990", "the pattern during generate",
@@ -391,6 +403,8 @@ QUESTIONS = (
         "transformers#48911", "router logits", lambda page: mixture(page) and page.run.outputs, "l-outputs, l-scoring",
         _logits_told,
     ),
+    Question("gpt-oss ports, llama.cpp (ffn_gate_exps.bias)", "whether experts have biases", _experts_of_matrices,
+             "know-machinery", _once_recorded("expert_biases", _biases_of_experts_told)),
     Question("GPT-OSS-MoE-ExpertFingerprinting#1", "the router's tuple", mixture, "l-router", _router_told),
     Question("Qwen3-VL#2105", "features of patches", sees, "rows, l-images", _image_told),
     Question(

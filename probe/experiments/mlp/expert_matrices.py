@@ -51,6 +51,7 @@ class Mixture:
         stacks: the parameters that hold a matrix for each of several experts, ``[experts, rows, columns]``; those of
             experts that lie side by side in one matrix too.
         expert: one that the token was sent to.
+        sent: all that the token was sent to, in the calls that showed them.
         entering: for each stack what its own module was called with: the row with the largest numbers.
     """
 
@@ -59,6 +60,7 @@ class Mixture:
         self.token = token
         self.given = _given(module, token)
         self.expert = 0
+        self.sent: frozenset[int] = frozenset()
         self.entering: dict[str, torch.Tensor] = {}
         self._shapes = {name: p.shape for name, p in module.named_parameters()}
         self.stacks = {
@@ -95,12 +97,24 @@ class Mixture:
             sent = parts.flatten(1).abs().amax(1).gt(0).nonzero().flatten().tolist()
             if gradient.ndim < 3 and len(sent) == len(parts):
                 continue  # no expert has a part of its own
+            self.sent |= {*sent}
             for expert in sent:  # where each has a call of its own, the last call was kept
                 matrix = _matrix(name, parts[expert], self.entering[name], _largest(leaving))
                 if matrix is not None:
                     found[name], self.expert = matrix, expert
                     break
         return found
+
+    def output(self, changed: Mapping[str, torch.Tensor] | None = None) -> torch.Tensor | None:
+        """What it gives for the token, one row, with these parameters in the place of its own."""
+        with torch.no_grad():
+            out = first_tensor(called_with(self.module, changed or {}, *self.given))
+        return None if out is None else out.flatten()
+
+    def moved(self, changed: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+        """How much of what it gives is other with these parameters."""
+        own, other = self.output(), self.output(changed)
+        return None if own is None or other is None else other - own
 
     def enters_as_it_is(self, name: str) -> bool:
         """Whether the module that owns a matrix is called with the token itself, and not with a multiple of it."""

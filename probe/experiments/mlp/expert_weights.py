@@ -187,11 +187,11 @@ def _gate(writing: Matrix, given: Sequence[torch.Tensor | None]) -> tuple[float 
 def expert_facts(run: Run) -> list[Fact]:
     """One for each kind of mixture whose experts are stacked."""
     facts: dict[str, Fact] = {}
-    for index, module in _mixtures(run):
+    for index, module in mixtures(run):
         kind = type(module).__name__
         if kind in facts:
             continue
-        found = _examined(run, module, _count(run, index))
+        found = _examined(run, module, scored(run, index))
         if found is None:
             continue
         name = "expert_weights" if not facts else f"expert_weights_{kind}"
@@ -201,14 +201,15 @@ def expert_facts(run: Run) -> list[Fact]:
     return [*facts.values()]
 
 
-def _mixtures(run: Run) -> Iterator[tuple[int, torch.nn.Module]]:
+def mixtures(run: Run) -> Iterator[tuple[int, torch.nn.Module]]:
+    """The modules that make the blocks' mixtures, each with its block."""
     for index, (envoy, anatomy) in enumerate(zip(run.text.envoys, run.text.anatomy, strict=True)):
         for term in anatomy.terms:
             if term.kind == "moe":
                 yield from ((index, envoy._module.get_submodule(host)) for host in term.hosts)
 
 
-def _count(run: Run, index: int) -> int:
+def scored(run: Run, index: int) -> int:
     """How many experts a block's router scores; 0 where it was not read."""
     logits = [held for key, held in run.readings.items() if key.block == index and key.name == "router_logits"]
     return int(logits[0].shape[-1]) if logits else 0

@@ -257,8 +257,9 @@ def _after_image(subject: Subject) -> list[Markup]:
 
 
 def _expert_weights(subject: Subject) -> list[Markup]:
-    """How stacked experts are stored, for each kind of mixture."""
-    return [prose(fact.statement) for fact in subject.facts if fact.name.startswith("expert_weights")]
+    """How stacked experts are stored, and whether experts have biases, for each kind of mixture."""
+    told = ("expert_weights", "expert_biases")
+    return [prose(fact.statement) for fact in subject.facts if fact.name.startswith(told)]
 
 
 def stored(subject: Subject) -> list[Markup]:
