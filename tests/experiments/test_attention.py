@@ -240,16 +240,6 @@ def test_a_part_that_the_config_counts_in_dimensions(run_of: RunOf, decide: Deci
     )
 
 
-def test_a_part_at_the_end_of_a_head(run_of: RunOf, decide: Decide) -> None:
-    """Of a latent attention's head the last dimensions turn, as many as its config says."""
-    found = decide("partial-rotary", run_of("deepseek_v2"))
-    assert (found.measured["turning"], found.measured["width"], found.measured["part"]) == (8, 20, "last")
-    assert found.explained == {"turning": "qk_rope_head_dim"}
-    (quirk,) = (quirk for quirk in QUIRKS if quirk.slug == "partial-rotary")
-    said = quirk.say({"turning": 64, "part": "last"}, [0, 1], 2)
-    assert said == "On every block only the last 64 dimensions of a head turn with the position."
-
-
 def test_partial_rotary_that_the_config_names_and_the_class_ignores(run_of: RunOf, decide: Decide) -> None:
     run = run_of("llama", "tiny-mha", partial_rotary_factor=0.5)
     assert decide("partial-rotary", run).verdict == decide("proportional-rotary", run).verdict == "no"

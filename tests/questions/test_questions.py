@@ -318,8 +318,7 @@ def _latent_turning(page: Page) -> object:
 
 
 def _last_part_told(page: Page) -> bool:
-    found = page.quirk("partial-rotary")
-    return found is not None and " last " in (found.statement or "") and "turning" in found.measured
+    return "rotary_part" in page.facts()
 
 
 def _pairs_told(page: Page) -> bool:
@@ -364,8 +363,7 @@ QUESTIONS = (
     Question("OLMo#806, gemma_pytorch#74", "norm, then rotary?", _turned, "rows", _order_told),
     Question(
         "vLLM, llama.cpp (MLA)", "which part of a latent head turns", _latent_turning, "know-entrance",
-        lambda page: _last_part_told(page) or not any(p.run_quirk("partial-rotary") and _latent_turning(p)
-                                                      for p in PAGES),
+        _once_recorded("rotary_part", _last_part_told),
     ),
     Question(
         "vLLM, llama.cpp (rope_interleave)", "which rows of a projection turn together", _interleaved_by_config,

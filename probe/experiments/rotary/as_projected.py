@@ -1,4 +1,4 @@
-"""Which numbers of what a projection gives turn as a pair, and which way they turn.
+"""Which numbers of what a projection gives turn as a pair, which way, and whether only a head's last ones do.
 
 Queries and keys may stand in another order than the numbers that their projection gives: a rotation of neighbours can
 write its results into two halves. Told by gradients, from each dimension of a turned query or key to the projection's
@@ -19,6 +19,7 @@ from ...instruments.rows import removed
 from ...instruments.tap import Tap
 from ...measure.run import Run
 from ...schema import Fact
+from ..answers import explain
 from ..base import Measured
 from .turning import rotaries
 
@@ -32,7 +33,24 @@ PLACED = {
 
 def pair_facts(run: Run) -> list[Fact]:
     """Those that apply."""
-    return [*_pairs(run), *_direction(run)]
+    return [*_pairs(run), *_direction(run), *_last_part(run)]
+
+
+def _last_part(run: Run) -> list[Fact]:
+    """Whether only the last dimensions of a head turn, on every block where any do."""
+    turned = [rotary for rotary in rotaries(run) if rotary is not None and rotary.turning]
+    if not turned or not all(rotary.extent == "trailing" for rotary in turned):
+        return []
+    sizes = {(len(rotary.turning), rotary.width) for rotary in turned}
+    measured: Measured = {}
+    entry = None
+    if len(sizes) == 1:
+        [(turning, width)] = sizes
+        measured = {"turning": turning, "width": width}
+        entry = explain(run, measured, {"turning": ["qk_rope_head_dim"]}).get("turning")
+    many = f", as many as `{entry}` says" if entry else f", {turning} of {width}" if measured else ""
+    said = f"Of a head only the last dimensions turn with the position{many}; those before them carry none."
+    return [Fact(name="rotary_part", label="Last part of a head turns", value=True, measured=measured, statement=said)]
 
 
 def _direction(run: Run) -> list[Fact]:

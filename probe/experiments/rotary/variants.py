@@ -50,8 +50,8 @@ def _distance_counts(track: Track) -> bool:
 
 
 def partial_rotary(run: Run) -> Verdict:
-    """Which dimensions of a query change with the position: a first or a last part of the head only, or others too."""
-    found = _each(run, lambda rotary: rotary.extent in ("leading", "trailing"))
+    """Which dimensions of a query change with the position: a leading part of the head only, or others too."""
+    found = _each(run, lambda rotary: rotary.extent == "leading")
     return judged(run, found, *_share(run, found))
 
 
@@ -70,14 +70,12 @@ def _share(run: Run, found: list[bool | None]) -> tuple[Measured, dict[str, str]
     rotary = rotaries(run)[first]
     assert rotary is not None
     measured: Measured = {"turning": len(rotary.turning), "width": rotary.width, "share": digits(rotary.share)}
-    if rotary.extent == "trailing":
-        measured["part"] = "last"
     base = rotary.base()
     if base is not None:
         measured["base"] = digits(base)
     names = {
         "share": [*rope_entries(run, first, "partial_rotary_factor"), "partial_rotary_factor"],
-        "turning": ["rotary_dim", "qk_rope_head_dim"],
+        "turning": ["rotary_dim"],
         "base": rope_entries(run, first, "rope_theta"),
     }
     return measured, explain(run, measured, names)
@@ -170,12 +168,13 @@ def _proportional(measured: Measured, blocks: list[int] | None, total: int) -> s
     )
 
 
-def _part(measured: Measured, blocks: list[int] | None, total: int) -> str:
-    share, turning, end = measured.get("share"), measured.get("turning"), measured.get("part", "first")
+def _leading(measured: Measured, blocks: list[int] | None, total: int) -> str:
+    share, turning = measured.get("share"), measured.get("turning")
     part = "dimensions" if turning is None else f"{turning} dimensions"
-    if isinstance(share, float) and (turning is None or end == "first"):
-        part = f"{share:.0%}"
-    return f"On {some(blocks or [], total)} only the {end} {part} of a head turn with the position."
+    return (
+        f"On {some(blocks or [], total)} only the first "
+        f"{f'{share:.0%}' if isinstance(share, float) else part} of a head turn with the position."
+    )
 
 
 QUIRKS = (
@@ -189,7 +188,7 @@ QUIRKS = (
             "the mask tells order."
         ),
     ),
-    Quirk("partial-rotary", "Partial rotary", "text", partial_rotary, _part),
+    Quirk("partial-rotary", "Partial rotary", "text", partial_rotary, _leading),
     Quirk("proportional-rotary", "Proportional rotary", "text", proportional_rotary, _proportional),
     Quirk(
         "interleaved-rotary",

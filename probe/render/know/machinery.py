@@ -216,8 +216,8 @@ def _images(subject: Subject) -> list[Markup]:
     return said
 
 
-PAIRS = ("rotary_reorders", "rotary_direction")
-"""Facts on the pairs that turn."""
+PAIRS = ("rotary_reorders", "rotary_direction", "rotary_part")
+"""Facts on what turns."""
 
 
 def _turning(subject: Subject) -> list[Markup]:
