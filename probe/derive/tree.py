@@ -77,8 +77,18 @@ def ends(model: torch.nn.Module, recording: Recording, container: str, last: str
         _end(model, found, norm, "norm", "final_norm_output")
     once = norm is not None and recording.calls[norm, ()] == 1
     if not once and head is not None:
-        found.root["final_norm_output"] = _declared("final_norm_output", f"{head}.input")
+        declared = _declared("final_norm_output", f"{head}.input")
+        if norm is None and not _enters_normed(model, recording, container, head):
+            declared = replace(declared, description=UNNORMED if readout == (head,) else ENTERING)
+        found.root["final_norm_output"] = declared
     return found
+
+
+ENTERING = "What lm_head reads"
+"""Where no norm was found among the modules before the head."""
+
+UNNORMED = "What lm_head reads: the last block's output, with no norm between"
+"""Where the head is called with what the last block gives."""
 
 
 def _end(model: torch.nn.Module, found: Ends, path: str | None, name: str, value: str) -> None:
@@ -101,6 +111,18 @@ def _declared(name: str, at: str) -> Declared:
 def _is_norm(model: torch.nn.Module, recording: Recording, path: str) -> bool:
     given = leaving(recording, path)
     return given is not None and is_norm(model.get_submodule(path), given.tensor.shape[-1])
+
+
+def _enters_normed(model: torch.nn.Module, recording: Recording, container: str, head: str) -> bool:
+    """Whether what the head is called with is the output of a norm outside the blocks, or a multiple of it, whatever
+    led to that norm.
+    """
+    taken = entering(recording, head)
+    if taken is None:
+        return False
+    before = [s for s in recording.sites if s.side == "output" and not s.steps and s.order < taken.order]
+    given = [s for s in before if s.module and not s.module.startswith(container)]
+    return any(_factor(s.tensor, taken.tensor) and _is_norm(model, recording, s.module) for s in given)
 
 
 def _readout(

@@ -32,6 +32,20 @@ def test_a_stream_that_is_halved_between_blocks_is_halved_before_the_norm_too() 
         assert given is not None and gave is not None and torch.equal(given, leaving * gave)
 
 
+@pytest.mark.parametrize(
+    ("family", "says"),
+    [
+        ("gpt2", "The residual stream after the final norm"),
+        ("gemma3n_text", "The residual stream after the final norm"),  # a norm of the mean of several streams
+        ("openai-gpt", "What lm_head reads: the last block's output, with no norm between"),
+        ("qwen4_exp_text", "What lm_head reads"),  # the streams are mixed there
+    ],
+)
+def test_the_words_for_what_the_head_reads_are_those_of_what_was_found(family: str, says: str) -> None:
+    described = str(standardized(family, "tiny").standard_values()["final_norm_output"].description)
+    assert described == says or (described.startswith(says) and "norm" in says)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_softcap_of_the_logits_is_found_in_every_dtype(dtype: str) -> None:
     model = StandardizedTransformer(load(Target("gemma2", "tiny", "tiny"), attn="eager", dtype=dtype))
