@@ -26,13 +26,14 @@ def rows(run: Any) -> dict[str, dict[str, Any]]:
 class Grouped(nn.Module):
     """A norm of each group of eight channels by itself, behind a gate or before it."""
 
-    def __init__(self, behind: bool) -> None:
+    def __init__(self, behind: bool, gate: Callable[[torch.Tensor], torch.Tensor] = nn.functional.silu) -> None:
         super().__init__()
+        self.gate = gate
         self.weight = nn.Parameter(torch.linspace(0.5, 1.5, 16))
         self.behind = behind
 
     def forward(self, x: torch.Tensor, gate: torch.Tensor) -> torch.Tensor:
-        factor = nn.functional.silu(gate)
+        factor = self.gate(gate)
         parts = (x * factor if self.behind else x).unflatten(-1, (2, 8))
         normed = (parts * torch.rsqrt(parts.square().mean(-1, keepdim=True) + 1e-5)).flatten(-2)
         return self.weight * normed if self.behind else self.weight * normed * factor
@@ -43,7 +44,11 @@ def test_groups_and_gates_are_told_apart() -> None:
     given, gate = torch.randn(2, 1, 4, 16, generator=generator)
     before, behind = (inner_norm(Call(Grouped(each), given, (gate,), {})) for each in (False, True))
     assert before == InnerNorm(8, 2, "weight", 16, True, "mean square", pytest.approx(1e-5, rel=0.02))
-    assert behind == InnerNorm(8, 2, "weight", 16, True, None, None)
+    assert behind == before
+    by_sigmoid = inner_norm(Call(Grouped(True, torch.sigmoid), given, (gate,), {}))
+    assert by_sigmoid is not None and by_sigmoid.added == pytest.approx(1e-5, rel=0.02)
+    unknown = inner_norm(Call(Grouped(True, torch.cosh), given, (), {"gate": gate}))
+    assert unknown == InnerNorm(8, 2, "weight", 16, True, None, None)
     assert inner_norm(Call(nn.Tanh(), given, (), {})) is None and inner_norm(Call(nn.Identity(), given, (), {})) is None
     layer = nn.LayerNorm(16, eps=1e-3)
     nn.init.normal_(layer.bias)
@@ -74,6 +79,23 @@ def test_a_mixers_norm_has_another_gain_than_the_blocks(run_of: RunOf) -> None:
     assert found["self_attn.q_norm"]["gain"] == "1 + weight"
     mixer = found["linear_attn.norm"]
     assert (mixer["gain"], mixer["gated"], mixer["entries"]) == ("weight", True, "rms_norm_eps")
+
+
+@pytest.mark.parametrize(
+    ("family", "norm", "entry"),
+    [("mamba2", "mixer.norm", "layer_norm_epsilon"), ("bamba", "mamba.norm", "rms_norm_eps"),
+     ("zamba2", "mamba.norm", None)],
+)  # fmt: skip
+def test_a_norm_behind_its_gate_is_told_what_it_adds(run_of: RunOf, family: str, norm: str, entry: str | None) -> None:
+    run = run_of(family)
+    [own] = {
+        module.variance_epsilon
+        for path, module in run.model._module.named_modules()
+        if path.endswith(norm) and hasattr(module, "variance_epsilon")
+    }
+    row = rows(run)[norm]
+    assert (row["added"], row["to"]) == (own, "mean square")
+    assert (row["entries"], row["fixed"]) == (entry, entry is None)
 
 
 def test_vectors_of_length_one_are_divided_by_a_sum(run_of: RunOf) -> None:

@@ -38,6 +38,13 @@ STILL = 1e-5
 """Change of a number, relative to the largest, up to which it is not normed with the one that grows."""
 
 
+GATES: tuple[tuple[Callable[[torch.Tensor], torch.Tensor], float], ...] = (
+    (torch.nn.functional.silu, 1.2784645),
+    (torch.sigmoid, 20.0),
+    (torch.Tensor.float, 1.0),
+)
+"""What a norm may multiply by, of its gate, and the gate at which that is one."""
+
 OTHER = 3e-4
 """What an entry of the config is set to, to see which norms follow it."""
 
@@ -225,8 +232,41 @@ def _root(call: Call, over: int) -> tuple[str | None, float | None]:
     grouped = call.given.float().unflatten(-1, (-1, over))
     even = grouped - grouped.mean(-1, keepdim=True)
     even = even / even.square().mean(-1, keepdim=True).sqrt()
-    told = added(replace(call, given=even.flatten(-2).to(call.given.dtype)), over)
+    call = replace(call, given=even.flatten(-2).to(call.given.dtype))
+    told = added(call, over)
+    if told is None and (opened := _opened(call, over)) is not None:
+        told = added(opened, over)
     return (None, None) if told is None else (told[1], told[0])
+
+
+def _opened(call: Call, over: int) -> Call | None:
+    """The call with a gate that multiplies by one, where a gate is taken and what it multiplies by is known: a number
+    that stands before the norm would make what is added seem another.
+    """
+    given = call.given * LARGE
+    generator = torch.Generator().manual_seed(1)
+    gate = (0.5 + 2 * torch.rand(given.shape, generator=generator)).to(given)
+    one, other = _with_gate(call, torch.ones_like(given)), _with_gate(call, gate)
+    if one is None or other is None:
+        return None
+    ratio = (other.on(given) / one.on(given)).float().unflatten(-1, (-1, over))
+    for function, opens in GATES:
+        left = ratio / function(gate.float()).unflatten(-1, (-1, over))
+        if float((left.std(-1) / left.mean(-1).abs()).max()) < FORGETS:
+            return _with_gate(call, torch.full_like(given, opens))
+    return None
+
+
+def _with_gate(call: Call, gate: torch.Tensor) -> Call | None:
+    """The call with another gate; None where it takes no single tensor of the shape of what it norms."""
+    alike = [
+        isinstance(item, torch.Tensor) and item.shape == gate.shape for item in (*call.args, *call.kwargs.values())
+    ]
+    if sum(alike) != 1:
+        return None
+    items = [gate if mine else item for mine, item in zip(alike, (*call.args, *call.kwargs.values()), strict=True)]
+    kwargs = dict(zip(call.kwargs, items[len(call.args) :], strict=True))
+    return replace(call, args=tuple(items[: len(call.args)]), kwargs=kwargs)
 
 
 @listening
