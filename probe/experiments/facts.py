@@ -22,6 +22,7 @@ from .mlp.expert_biases import bias_of_experts_facts
 from .mlp.expert_slots import slot_facts
 from .mlp.expert_weights import expert_facts
 from .mlp.neurons import neuron_facts
+from .recurrence.convolutions import convolution_facts
 from .recurrence.mixer_projections import mixer_facts
 from .recurrence.recurrence_code import recurrence_facts
 from .rotary.as_projected import pair_facts
@@ -63,6 +64,7 @@ def facts(run: Run) -> list[Fact]:
         ("biases of experts", bias_of_experts_facts),
         ("slots of experts", slot_facts),
         ("projections of mixers", mixer_facts),
+        ("short convolutions", convolution_facts),
         ("weights that are passed over", passed_over),
         ("scaling of frequencies", scaling_facts),
         ("matrices of MLPs", neuron_facts),

@@ -331,15 +331,31 @@ def _interleaved_by_config(page: Page) -> object:
     return any(row.name.rpartition(".")[2] == "rope_interleave" and row.value is True for row in page.record.config)
 
 
-def _biases_of_experts_told(page: Page) -> bool:
+def _told_of_machinery(page: Page, wanted: str) -> bool:
+    """Whether a sentence on the family's machinery matches."""
     said = [s for topic in what_to_know(page.standing) if topic.id == "know-machinery" for s in topic.sentences]
+    return re.search(wanted, re.sub(r"<[^>]+>", "", " ".join(said))) is not None
+
+
+def _biases_of_experts_told(page: Page) -> bool:
     wanted = r"experts of \S+ have no biases|[Ee]ach expert has biases of its own|is added once to what the mixture"
-    return re.search(wanted, " ".join(said)) is not None
+    return _told_of_machinery(page, wanted)
 
 
 def _experts_of_matrices(page: Page) -> object:
     """A mixture whose experts have matrices of their own that were seen."""
     return any("expert_outputs" in weight.yields for weight in page.record.weights)
+
+
+def _convolution_told(page: Page) -> bool:
+    return _told_of_machinery(
+        page, r"[Tt]he short convolution \S+ makes a value from its own position and the .* zeros"
+    )
+
+
+def _convolves(page: Page) -> object:
+    """A mixer in which what a convolution takes and gives was read."""
+    return any(identity.name.startswith("convolution of the mixer") for identity in page.run.identities)
 
 
 QUESTIONS = (
@@ -414,6 +430,10 @@ QUESTIONS = (
         lambda page: any(row.name == "state_out" and is_served(row) for row in page.record.values),
         "its row, know-loading",
         _states_at_every_token,
+    ),
+    Question(
+        "llama.cpp, vLLM (conv_L_cache, d_conv)", "how far back a short convolution reads", _convolves,
+        "know-machinery", _once_recorded("convolution", _convolution_told),
     ),
     Question("mamba#208", "how the fast kernel's numbers compare", _fused, "know-loading", _fused_numbers_told),
 )  # fmt: skip

@@ -49,7 +49,7 @@ def mixer_facts(run: Run) -> list[Fact]:
     """One for each linear layer of each kind of mixer in whose output several values stand."""
     facts: dict[tuple[str, str], Fact] = {}
     outputs = _outputs(run)
-    for index, host, module in _mixers(run):
+    for index, host, module in mixers(run):
         values = _values(run, index, host)
         for path, given in outputs.get(id(module), {}).items():
             key = (type(module).__name__, path)
@@ -119,7 +119,7 @@ def _listed(parts: list[Part]) -> str:
     return ", ".join(said + ["…"] * (len(parts) > MOST))
 
 
-def _mixers(run: Run) -> Iterator[tuple[int, str, torch.nn.Module]]:
+def mixers(run: Run) -> Iterator[tuple[int, str, torch.nn.Module]]:
     for index, block in enumerate(run.text.contributions):
         for each in block:
             if each.term.kind == "mixer" and (envoy := part(run.text.envoys[index], each.host)) is not None:
@@ -130,12 +130,12 @@ def _outputs(run: Run) -> dict[int, dict[str, torch.Tensor]]:
     """What the linear layers of the mixers give on the run's prompt, ``[seq, width]``, by mixer and path."""
     found: dict[int, dict[str, torch.Tensor]] = {}
     with ExitStack() as stack, torch.no_grad():
-        for _, _, module in _mixers(run):
+        for _, _, module in mixers(run):
             for path, part in module.named_modules():
                 if isinstance(part, torch.nn.Linear):
                     hook = part.register_forward_hook(_keeping(found.setdefault(id(module), {}), path))
                     stack.enter_context(removed(hook))
-        if found or any(True for _ in _mixers(run)):
+        if found or any(True for _ in mixers(run)):
             run.model._module(**run.inputs, use_cache=False)
     return found
 

@@ -317,8 +317,11 @@ def _mixers(subject: Subject) -> list[Markup]:
 
 
 def _splits(subject: Subject) -> list[Markup]:
-    """How the outputs of the mixers' linear layers are split, with the sizes of the run."""
-    return [of_run(subject, fact.statement) for fact in subject.facts if fact.name.startswith("mixer_split")]
+    """How the outputs of the mixers' linear layers are split, and what their convolutions read, with the sizes of the
+    run.
+    """
+    told = ("mixer_split", "convolution")
+    return [of_run(subject, fact.statement) for fact in subject.facts if fact.name.startswith(told)]
 
 
 def _attending(subject: Subject) -> set[int]:
