@@ -134,8 +134,13 @@ def _within(row: Row) -> bool:
 
 
 def _fact_value(before: Row, after: Row) -> bool:
-    """A difference between two kernels is of rounding: its size is all it says; at padding, it says nothing."""
+    """A difference between two kernels is of rounding: its size is all it says; at padding, it says nothing.
+
+    Yes and no were once told as 1 and 0.
+    """
     name, one, other = after["name"], before["value"], after["value"]
+    if one == other and isinstance(one, bool) != isinstance(other, bool):
+        return True
     if name == _UNDEFINED:
         return True
     if name.startswith(_KERNELS):

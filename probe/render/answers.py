@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from probe.render.know import Topic
+from probe.render.text import cell
+
+_COLUMNS = 4
+"""Columns that have room beside each other on a tablet, where the longest words of theirs have."""
+_LETTERS = 88
+"""Letters of code on a line of a tablet, 768 px wide, beside the space between four columns."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,14 @@ class Lookup:
     head: list[str]
     rows: list[list[Markup]]
     code: str | None = None
+
+    @property
+    def room(self) -> str:
+        """Of the columns: ``many`` have no room beside each other on a tablet, ``four`` on one held across."""
+        wide = sum(max(map(_longest, column)) for column in zip(*self.rows, strict=True))
+        if len(self.head) > _COLUMNS or wide > _LETTERS:
+            return "many"
+        return "four" if len(self.head) == _COLUMNS else ""
 
 
 @dataclass(frozen=True)
@@ -53,3 +68,8 @@ class Recipe:
 
     forms: list[RecipeForm]
     setup: str | None
+
+
+def _longest(html: Markup) -> int:
+    """Letters of the longest word of a cell, in which long names may break."""
+    return max(map(len, re.sub("<[^>]*>", "", cell(html).replace("<wbr>", " ")).split()), default=0)

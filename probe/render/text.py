@@ -17,7 +17,10 @@ _NUMBER = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+|\d{5,}(?:\.0)?|\d+(?:\
 _POWER = re.compile(r"(?<![^\s(±])\d+(?:\.\d+)?e-\d+(?![^\s.,;:)<])")
 _CODE = re.compile(r"<code>[^<]{24,}</code>")
 _LONG = re.compile(r"[^\s<>]{24,}")
-_JOINT = re.compile(r"\.(?=[^<])|_(?=[^<\d])")
+_JOINT = re.compile(r"\.(?=[^<{\d])|_(?=[^<\d])")
+_INDEXED = re.compile(r'<span class="whole">[^<]*</span>|<[^>]*>|[\w.]*\.\{\w+\}[\w.{}]*')
+"""A path with the number of a block in it, or what is none: a tag, and what is whole already."""
+_NAME_AND_INDEX = re.compile(r"\w+\.\{\w+\}")
 
 
 def anchor(host: str, name: str) -> str:
@@ -87,7 +90,7 @@ def some_blocks(blocks: Sequence[int] | None, total: int) -> str:
 def prose(text: str) -> Markup:
     """A sentence as HTML, with what stands between backticks set as code and numbers as pages write them."""
     parts = [
-        Markup("<code>{}</code>").format(part) if k % 2 else escape(_respelled(part))
+        Markup("<code>{}</code>").format(_indexed(str(escape(part)))) if k % 2 else escape(_respelled(part))
         for k, part in enumerate(text.split("`"))
     ]
     return Markup("").join(parts) if len(parts) % 2 else Markup(escape(text))
@@ -112,8 +115,8 @@ def lacking(lack: Lack, module: str, several: bool = False) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A name as HTML that may break behind each dot and underscore, but for one before a number."""
-    return Markup(_JOINT.sub(r"\g<0><wbr>", str(escape(name))))
+    """A name as HTML that may break behind each dot and underscore, but for one before a number or a block's index."""
+    return _indexed(_JOINT.sub(r"\g<0><wbr>", str(escape(name))))
 
 
 def cell(html: str | Markup) -> Markup:
@@ -123,9 +126,21 @@ def cell(html: str | Markup) -> Markup:
 
 
 def whole(html: str | Markup) -> Markup:
-    """Words as HTML in which no line ends within a power of ten, as it may behind a hyphen."""
+    """Words as HTML in which no line ends within a power of ten, as it may behind a hyphen, or before an index."""
     text = str(escape(html))
-    return Markup(_POWER.sub(r'<span class="whole">\g<0></span>', text) if "e-" in text else text)
+    return _indexed(_POWER.sub(r'<span class="whole">\g<0></span>', text) if "e-" in text else text)
+
+
+def _indexed(html: str) -> Markup:
+    """HTML whose paths break behind a dot before a name, as in ``model.layers.{i}.mlp``, and not before the index."""
+    return Markup(_INDEXED.sub(_joints_of_path, html) if ".{" in html else html)
+
+
+def _joints_of_path(found: re.Match[str]) -> str:
+    path = found[0]
+    if path.startswith("<"):
+        return path
+    return _NAME_AND_INDEX.sub(r'<span class="whole">\g<0></span>', re.sub(r"\.(?=[^\W\d])", ".<wbr>", path))
 
 
 def _long_names_breakable(code: re.Match[str]) -> str:

@@ -112,6 +112,39 @@ def test_on_a_phone_an_identity_begins_at_the_margin_and_has_its_figures_in_one_
     assert len(tops) == 3 and len(set(tops)) == 1
 
 
+@pytest.mark.parametrize("width", [600, 820, 950])
+def test_on_a_tablet_rows_have_columns_and_what_a_cell_opens_is_as_wide_as_its_row(
+    open_page: Open, committed: str, width: int
+) -> None:
+    page = open_page("/mixtral/tiny/", width, of=committed)
+    row = page.locator(".value-table tbody tr").first
+    row.locator("summary").click()
+    name, layout, what, opened = (
+        row.locator(part).first.bounding_box() for part in ("th", ".layout", ".what", ".card-facts")
+    )
+    assert name and layout and what and opened
+    assert layout["x"] + layout["width"] <= what["x"] and abs(name["y"] - what["y"]) < 2 < layout["y"] - name["y"]
+    assert opened["width"] > name["width"] + what["width"] and opened["y"] > layout["y"] + 10
+    beside = """tables => tables.map(table => table.querySelector("tbody tr").children).filter(cells =>
+      cells[1].getBoundingClientRect().left < cells[0].getBoundingClientRect().right - 1).length"""
+    tables = page.locator(".wide-table:visible, .identity-table")
+    assert tables.count() > 5 and tables.evaluate_all(beside) == 0
+    assert page.locator("table").evaluate_all("all => all.every(e => e.getBoundingClientRect().right <= innerWidth)")
+
+
+def test_a_list_that_begins_scrolled_has_a_whole_entry_under_its_title(open_page: Open, committed: str) -> None:
+    page = open_page("/quirks/grouped-query/", of=committed, height=500)
+    shown = page.locator(".md-sidebar--primary .md-sidebar__scrollwrap")
+    page.wait_for_function("list => list.scrollTop > 0", arg=shown.element_handle())
+    cut = """list => {
+      const title = list.querySelector(".md-nav--lifted > .md-nav__list > .md-nav__item--active > .md-nav__link")
+      const end = title.getBoundingClientRect().bottom
+      return [...list.querySelectorAll("[data-md-level='1'] .md-nav__link")].map(link => link.getBoundingClientRect())
+        .filter(box => box.top < end - 1 && box.bottom > end + 1).length
+    }"""
+    assert shown.evaluate(cut) == 0
+
+
 def test_dark_mode_follows_the_system_and_the_toggle(open_page: Open) -> None:
     page = open_page("/gemma4_text/", color_scheme="dark")
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")

@@ -78,7 +78,7 @@ def test_the_names_of_what_is_compared_are_seen_whole(open_page: Open, committed
     assert page.locator(".compare-picks select").evaluate_all(CLIPPED) == []
 
 
-@pytest.mark.parametrize("width", [390, 820, 1440])
+@pytest.mark.parametrize("width", [390, 600, 768, 820, 1440])
 def test_words_in_tables_and_cards_break_at_their_joints(open_page: Open, committed: str, width: int) -> None:
     page = open_page("/mixtral/tiny/", width, of=committed)
     stop_watching(page)

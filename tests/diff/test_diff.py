@@ -209,6 +209,13 @@ def test_an_error_counts_against_its_tolerance(before: float, after: float, equa
     assert same_error(one, other) is equal and same_error(other, one) is equal
 
 
+def test_a_yes_that_was_told_as_a_number_is_the_same_fact() -> None:
+    before, after = ({"facts": [{"name": "novel", "label": "novel", "value": value}]} for value in (1, True))
+    assert list(compare(before, after)) == []
+    after["facts"][0]["value"] = False
+    assert [(c.before, c.after) for c in compare(before, after)] == [("`1`", "no")]
+
+
 def test_blocks_and_code_in_words() -> None:
     assert (spans([3]), spans([]), spans([5, 0, 1, 2])) == ("block 3", "no block", "blocks 0–2, 5")
     assert code("a `b`") == "`` a `b` ``" and code("two\nlines") == "`two lines`"

@@ -37,6 +37,13 @@ def test_every_row_has_a_cell_for_each_head(family: str, slug: str, page: Standi
         assert all(any(column) for column in zip(*table.rows, strict=True)), f"an empty column in {table.id}"
 
 
+def test_a_table_of_many_columns_or_of_long_words_is_told_apart() -> None:
+    found = {name: tables(name, committed(name, "tiny")) for name in ("llama", "xglm")}
+    rooms = {(name, id): table.room for name, all in found.items() for id, table in all.items()}
+    assert [rooms["llama", id] for id in ("l-paths", "l-hidden-states", "l-terms")] == ["", "four", "many"]
+    assert (rooms["llama", "l-returns"], rooms["xglm", "l-returns"]) == ("four", "many")
+
+
 def test_hidden_states_are_counted_from_what_enters_block_0() -> None:
     page = committed("llama", "tiny")
     last = len(page.record.blocks)

@@ -100,6 +100,10 @@ def test_no_line_ends_within_a_power_and_long_names_in_cells_break_at_their_join
     assert cell(path) == "<code>get_<wbr>submodule(&#34;model.<wbr>layers_0.<wbr>mlp&#34;)</code>"
     spaced = Markup("<code>router_logits == gate.weight.T @ mlp_input</code>")
     assert cell(spaced) == spaced, "a line ends between words of code, not within one that fits the next"
+    path = 'model.<wbr><span class="whole">layers.{i}</span>.<wbr>mlp'
+    link = Markup('<a href="#layers.{i}"><code>model.layers.{i}.mlp</code></a>')
+    assert prose("`model.layers.{i}.mlp`") == whole(prose("`model.layers.{i}.mlp`")) == f"<code>{path}</code>"
+    assert whole(link) == f'<a href="#layers.{{i}}"><code>{path}</code></a>', "a line ends before a name, not an index"
     assert cell(Markup("<code>layers.mlp</code>")) == "<code>layers.mlp</code>" and cell("a < b") == "a &lt; b"
 
 
@@ -131,5 +135,5 @@ def test_a_refusal_says_first_what_to_do() -> None:
 
 
 def test_a_long_name_may_break_behind_dots_and_underscores_and_nothing_in_it_is_markup() -> None:
-    assert breakable("blocks.{i}.hook_<q>") == "blocks.<wbr>{i}.<wbr>hook_<wbr>&lt;q&gt;"
+    assert breakable("blocks.{i}.hook_<q>") == '<span class="whole">blocks.{i}</span>.<wbr>hook_<wbr>&lt;q&gt;'
     assert breakable("layers[i].self_attn.") == "layers[i].<wbr>self_<wbr>attn."
