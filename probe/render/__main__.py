@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -10,6 +11,11 @@ from probe.arguments import Parser, whole
 from probe.errors import ProbeError, unforeseen
 from probe.render.serve import serve
 from probe.render.site import build
+
+
+def _terminated(number: int, frame: object) -> None:
+    """Ends the process as an error would, so that what a build has begun is removed."""
+    raise SystemExit(128 + number)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,4 +62,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminated)
     sys.exit(main())

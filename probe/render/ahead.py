@@ -24,6 +24,8 @@ from probe.store import ROOT
 
 FEW = 60
 """Pages up to which no other process is started: that takes longer than composing them."""
+PATIENCE = 60.0
+"""Seconds after which a page that another process has claimed is composed here too."""
 MOST = 3
 """Other processes at most: more would wait for this one."""
 
@@ -43,6 +45,7 @@ class Ahead:
         self._places = {page.uri: place for place, page in enumerate(pages)} if processes else {}
         self._folder = tempfile.TemporaryDirectory(prefix="pages-")
         command = [sys.executable, "-m", "probe.render.ahead", self._folder.name, str(site.records), str(site.notes)]
+        command.append(str(os.getpid()))
         self._others = [
             subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             for _ in range(processes)
@@ -55,9 +58,10 @@ class Ahead:
         folder, place = Path(self._folder.name), self._places.get(page.uri)
         if place is None or _claimed(folder, place):
             return page.compose()
-        made = folder / f"{place}.made"
+        made, end = folder / f"{place}.made", time.monotonic() + PATIENCE
         while not made.exists():
-            if all(other.poll() is not None for other in self._others) and not made.exists():
+            ended = all(other.poll() is not None for other in self._others)
+            if (ended or time.monotonic() > end) and not made.exists():
                 return page.compose()
             time.sleep(0.005)
         composed: Composed = pickle.loads(made.read_bytes())
@@ -73,17 +77,25 @@ def _stop(others: Sequence[subprocess.Popen[bytes]], folder: tempfile.TemporaryD
 
 
 def _claimed(folder: Path, place: int) -> bool:
-    """Whether a page was free; it no longer is."""
+    """Whether a page was free; it no longer is. Where no file can be made, each process finds it free."""
     try:
         (folder / str(place)).touch(exist_ok=False)
     except FileExistsError:
         return False
+    except OSError:
+        return True
     return True
 
 
-def _compose(folder: Path, records: Path, notes: Path) -> None:
-    """What another process does, until no page is free, one fails, or the first process has ended."""
-    first = os.getppid()
+def _compose(folder: Path, records: Path, notes: Path, first: int) -> None:
+    """What another process does, until no page is free, one fails, or the first process has ended.
+
+    Args:
+        folder: where pages are claimed and left.
+        records: the folder of the site's records.
+        notes: the folder of its notes.
+        first: the first process's number.
+    """
     pages = Site.read(records, notes).pages()
     for place in reversed(range(len(pages))):
         if os.getppid() == first and _claimed(folder, place):
@@ -94,4 +106,5 @@ def _compose(folder: Path, records: Path, notes: Path) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process is interrupted too, and stops this one
-    _compose(*map(Path, sys.argv[1:]))
+    there, read, noted = map(Path, sys.argv[1:4])
+    _compose(there, read, noted, int(sys.argv[4]))

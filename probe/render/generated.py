@@ -28,7 +28,7 @@ from probe.render.text import quirk_url, value_url
 from probe.schema import json_schema
 from probe.schema.guide import GuideResults
 from probe.schema.kernels import KernelResults
-from probe.store import canonical
+from probe.store import ROOT, canonical
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ class Site:
 
     def copied(self) -> Iterator[tuple[str, Path]]:
         """Files that are published as they are."""
+        yield "CITATION.cff", ROOT / "CITATION.cff"
         if self.schema:
             yield "records/schema.json", self.schema
         for family in self.families.values():

@@ -93,7 +93,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if made := _pages.get(page.file.src_uri):
         if made.brief is not None:
             return made.brief
-        _composed[made.uri] = composed = _ahead[0].take(made)
+        _composed[made.uri] = composed = _taken(made)
         page.toc = get_toc(composed.toc)
         return searched(composed.html)
     for marker, part in _included.items():
@@ -105,7 +105,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Any) -> dict[str, Any]:
     """Gives a page its HTML, behind the search; pages that it knows by title only are composed here, one at a time."""
     if made := _pages.get(page.file.src_uri):
-        composed = _composed.pop(made.uri, None) or _ahead[0].take(made)
+        composed = _composed.pop(made.uri, None) or _taken(made)
         page.toc, page.content = get_toc(composed.toc), composed.html
     return context
 
@@ -116,6 +116,14 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 def on_build_error(error: Exception) -> None:
     _end()
+
+
+def _taken(page: Generated) -> Composed:
+    """A page. Its error is one that mkdocs knows, and so tells once."""
+    try:
+        return _ahead[0].take(page)
+    except ProbeError as error:
+        raise PluginError(str(error)) from error
 
 
 def _end() -> None:

@@ -21,6 +21,7 @@ HTML. `null` with a reason means that nothing was measured.
 - [records/schema.json]({0}records/schema.json): what the keys of a record mean
 - [kernels.json]({0}kernels.json): how far other packages' kernels are from the PyTorch code in whose place they run
 - [kernels.schema.json]({0}kernels.schema.json): what its keys mean
+- [CITATION.cff]({0}CITATION.cff): how to cite this site and its records
 - [Data]({0}data/): how to read them
 - [How we know]({0}how-we-know/): what measured means here
 """

@@ -46,7 +46,10 @@ def resolved(path: Path, text: str | None = None, page: Callable[[str], str | No
         ProbeError: a reference that no record answers; names the file and the reference.
     """
     family = path.name.partition(".")[0]
-    parts = _FENCED.split(path.read_text(encoding="utf-8") if text is None else text)
+    try:
+        parts = _FENCED.split(path.read_text(encoding="utf-8") if text is None else text)
+    except UnicodeDecodeError as error:
+        raise ProbeError(f"{path} is no text in UTF-8 ({error.reason}); save it as that.") from error
     for index in range(0, len(parts), 2):
         prose = REFERENCE.sub(lambda match: _answer(path, family, match), parts[index])
         parts[index] = ON.sub(partial(_caption, page=page, tower=path.name.endswith(".vision.md")), prose)

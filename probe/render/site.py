@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,8 +37,8 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     A build that fails or is stopped leaves the site of before as it was.
 
     Raises:
-        ProbeError: no records, a broken record, a page that fails to build, no room to write, or a folder that holds
-            anything but a site, since a build empties it.
+        ProbeError: no records, a broken record, a page that fails to build, no room to write, a folder that another
+            build writes, or one that holds anything but a site, since a build empties it.
     """
     from mkdocs.commands.build import build as mkdocs_build
     from mkdocs.config import load_config
@@ -49,7 +52,7 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
     logging.getLogger("mkdocs").setLevel(logging.WARNING)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=_BUILDING, dir=directory) as made:
+        with _alone(directory), tempfile.TemporaryDirectory(prefix=_BUILDING, dir=directory) as made:
             config = load_config(str(ROOT / "mkdocs.yml"), site_dir=made)
             config.plugins.on_startup(command="build", dirty=False)
             mkdocs_build(config)
@@ -67,6 +70,21 @@ def build(records: Path | None = None, site: Path | None = None) -> Built:
         ) from error
     found = len(list(records_dir().glob("*/[!.]*.json")))
     return Built(directory, found, len(list(directory.rglob("index.html"))), time.monotonic() - start)
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Holds a folder against other builds, as long as this process lives. Raises ProbeError where another holds it."""
+    held = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems hold no locks
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ProbeError(f"Another build writes {directory}; wait for it, or choose another --site.") from None
+        yield
+    finally:
+        os.close(held)
 
 
 def _replace(directory: Path, made: Path) -> None:

@@ -84,8 +84,9 @@ def rooted(page: Page) -> bool:
 
 
 def adds_to(page: Page) -> str:
+    """To the mean square or the variance, as the quirk says; a root of a sum of squares is neither of them."""
     under = {"no": "mean square", "yes": "variance"}.get(page.verdict("layernorm") or "", "(mean square|variance)")
-    return rf"add [\d.e-]+(, \w+,)? to the {under} under the root"
+    return rf"add [\d.e-]+(, \w+,)? to the ({under}|sum of squares) under the root"
 
 
 def windowed(page: Page) -> bool:

@@ -365,6 +365,29 @@ def test_a_build_that_was_killed_or_stopped_stands_in_no_ones_way(
         assert capsys.readouterr().err.startswith("The memory ran out: free some, ")
 
 
+def test_one_build_at_a_time_writes_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def builds(config: MkDocsConfig) -> None:
+        with pytest.raises(ProbeError, match="Another build writes"):
+            render_site.build(site=tmp_path)
+        (Path(config.site_dir) / "index.html").touch()
+
+    monkeypatch.setattr("mkdocs.commands.build.build", builds)
+    assert render_site.build(site=tmp_path).pages == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
+@pytest.mark.parametrize(
+    "note, said", [(b"{{ fact none }}", "fact none"), (b"\xff\xfe", "llama.md is no text in UTF-8")]
+)
+def test_a_broken_note_is_told_once(tmp_path: Path, note: bytes, said: str) -> None:
+    fixture.write(tmp_path / "records")
+    (tmp_path / "llama.md").write_bytes(note)
+    done = render(
+        "build", "--records", str(tmp_path / "records"), "--site", str(tmp_path / "site"), PROBE_NOTES=str(tmp_path)
+    )
+    assert done.returncode == 2 and done.stderr.count(said) == 1 and "Traceback" not in done.stderr
+
+
 def test_kernels_that_cannot_be_read_are_refused_before_any_page(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses() -> None:
         raise ProbeError("restore it")
