@@ -168,6 +168,11 @@ def _brief_value(row: Row) -> str:
     return f"is read at {shown(row.get('location'))}" if row.get("location") else "has no place it is read at"
 
 
+def _brief_fact(row: Row) -> str:
+    value = row["value"]
+    return shown(value) if isinstance(value, bool) else f"{value:g} {unit(value, row.get('unit'))}".rstrip()
+
+
 def _brief_identity(row: Row) -> str:
     verdict = "holds" if row["holds"] else "does not hold"
     return f"{verdict}: {code(row['expression'])}, error {row['max_abs_error']:g} of {row['tolerance']:g} allowed"
@@ -211,7 +216,7 @@ FACTS = Kind(
     "Facts",
     (lambda row: row["name"],),
     lambda row: row["label"],
-    lambda row: f"{row['value']:g} {unit(row['value'], row.get('unit'))}".rstrip(),
+    _brief_fact,
     lambda row: {**_but(row, "name", "label", "statement", "measured"), **_measured(row)},
     lambda row: {} if _of_kernels(row) else _of("label", "statement")(row),
     {"value": _fact_value, _POSITIONS: _with_positions},

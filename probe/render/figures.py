@@ -25,6 +25,8 @@ FORMS = ("solid", "hollow", "striped", "dotted")
 TERM = re.compile(r"[A-Za-z_](?:\w|\.(?=\w)|\[[^\]]*\])*")
 EARLIER = re.compile(r"\[[a-z]-\d+\]")
 """An index counted back from a block's, as in ``layers[i-1]``, in which no line should end."""
+CALL = re.compile(r"(?<=\w)\((?=[\w<])")
+"""The bracket behind a function's name, where a line may end."""
 
 READOUT = (
     ("embed_tokens", "token_embeddings", "stream"),
@@ -252,4 +254,5 @@ def equation(expression: str, part: Record | Vision, blocks: Sequence[int] | Non
         role = term_role(match[0], part, blocks)
         out.append(Markup('<span class="term r-{}">{}</span>').format(role, match[0]))
     out.append(escape(expression[last:]))
-    return Markup(EARLIER.sub(r'<span class="whole">\g<0></span>', str(Markup("").join(out))))
+    whole = EARLIER.sub(r'<span class="whole">\g<0></span>', str(Markup("").join(out)))
+    return Markup(CALL.sub(r"\g<0><wbr>", whole))

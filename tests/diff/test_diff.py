@@ -219,3 +219,8 @@ def test_a_yes_that_was_told_as_a_number_is_the_same_fact() -> None:
 def test_blocks_and_code_in_words() -> None:
     assert (spans([3]), spans([]), spans([5, 0, 1, 2])) == ("block 3", "no block", "blocks 0–2, 5")
     assert code("a `b`") == "`` a `b` ``" and code("two\nlines") == "`two lines`"
+
+
+@pytest.mark.parametrize("value, said", [(True, "yes"), (False, "no"), (1, "1 block"), (3, "3 blocks")])
+def test_a_fact_that_appeared_is_told_as_its_page_does(value: bool | int, said: str) -> None:
+    assert FACTS.brief({"value": value, "unit": None if isinstance(value, bool) else "blocks"}) == said
