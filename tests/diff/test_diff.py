@@ -16,7 +16,7 @@ from probe.cli import main
 from probe.diff import git
 from probe.diff.compare import compare
 from probe.diff.numbers import neighbours, same, same_words
-from probe.diff.rows import same_error
+from probe.diff.rows import FACTS, same_error
 from probe.diff.sources import here, source
 from probe.diff.words import code, spans
 from probe.errors import ProbeError
