@@ -14,7 +14,17 @@ import pytest
 
 from tests.conftest import ROOT, find_chromium
 
-PARTS = ("probe", "scripts", "site_src", "templates", "mkdocs.yml", "pyproject.toml", "constraints.txt", ".gitignore")
+PARTS = (
+    "probe",
+    "scripts",
+    "site_src",
+    "templates",
+    "mkdocs.yml",
+    "CITATION.cff",
+    "pyproject.toml",
+    "constraints.txt",
+    ".gitignore",
+)
 CONFIG = "meta-llama__Llama-3.1-8B-Instruct"
 
 
