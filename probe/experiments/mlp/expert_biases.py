@@ -20,7 +20,7 @@ from ...schema import Fact
 from ..answers import tolerance
 from ..calls.halves import plain_experts
 from .expert_matrices import Mixture
-from .expert_weights import mixtures, scored
+from .expert_weights import of_each_kind, scored
 
 SEEDS = 4
 """Tokens that are sent to experts, to see which rows of a bias move them."""
@@ -48,18 +48,14 @@ class Biases:
 
 def bias_of_experts_facts(run: Run) -> list[Fact]:
     """One for each kind of mixture that could be called with a token by itself."""
-    facts: dict[str, Fact] = {}
-    for index, module in mixtures(run):
-        kind = type(module).__name__
-        if kind in facts:
-            continue
+
+    def fact(name: str, index: int, module: torch.nn.Module) -> Fact | None:
         found = _examined(run, module, scored(run, index))
         if found is None or not found.whole:
-            continue
+            return None
         stem = native_path(run, index, module)
-        own, added, common = ([f"{stem}.{name}" for name in names] for names in (found.own, found.added, found.common))
-        name = "expert_biases" if not facts else f"expert_biases_{kind}"
-        facts[kind] = Fact(
+        own, added, common = ([f"{stem}.{path}" for path in paths] for paths in (found.own, found.added, found.common))
+        return Fact(
             name=name,
             label="Biases of experts",
             value=len(own) + len(common),
@@ -67,7 +63,8 @@ def bias_of_experts_facts(run: Run) -> list[Fact]:
             measured={key: paths for key, paths in (("own", own), ("added", added), ("common", common)) if paths},
             statement=_said(stem, own, added, common),
         )
-    return [*facts.values()]
+
+    return of_each_kind(run, "expert_biases", fact)
 
 
 def _examined(run: Run, module: torch.nn.Module, count: int) -> Biases | None:

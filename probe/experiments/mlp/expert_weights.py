@@ -6,7 +6,7 @@ smaller: a neuron that follows it along a straight line multiplies by it, any ot
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -186,18 +186,31 @@ def _gate(writing: Matrix, given: Sequence[torch.Tensor | None]) -> tuple[float 
 
 def expert_facts(run: Run) -> list[Fact]:
     """One for each kind of mixture whose experts are stacked."""
+
+    def fact(name: str, index: int, module: torch.nn.Module) -> Fact | None:
+        found = _examined(run, module, scored(run, index))
+        if found is None:
+            return None
+        stem = native_path(run, index, module)
+        return Fact(name=name, label="Stacked matrices of an expert", value=len(found.matrices),
+                    measured=_measured(found, stem), statement=_said(found, stem))  # fmt: skip
+
+    return of_each_kind(run, "expert_weights", fact)
+
+
+def of_each_kind(run: Run, name: str, fact: Callable[[str, int, torch.nn.Module], Fact | None]) -> list[Fact]:
+    """One fact for each kind of mixture, of the first of its mixtures that has one.
+
+    Args:
+        name: of the first such fact; further ones have their kind behind it.
+        fact: of its name, a block, and the module that makes the block's mixture.
+    """
     facts: dict[str, Fact] = {}
     for index, module in mixtures(run):
         kind = type(module).__name__
-        if kind in facts:
-            continue
-        found = _examined(run, module, scored(run, index))
-        if found is None:
-            continue
-        name = "expert_weights" if not facts else f"expert_weights_{kind}"
-        stem = native_path(run, index, module)
-        facts[kind] = Fact(name=name, label="Stacked matrices of an expert", value=len(found.matrices),
-                           measured=_measured(found, stem), statement=_said(found, stem))  # fmt: skip
+        found = None if kind in facts else fact(f"{name}_{kind}" if facts else name, index, module)
+        if found is not None:
+            facts[kind] = found
     return [*facts.values()]
 
 
